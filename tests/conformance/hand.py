@@ -13,6 +13,8 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import NO_DEFAULTS, accept
 from holdfast.model.dependencies import verdict
@@ -48,14 +50,19 @@ def make(
     defaults: Defaults = NO_DEFAULTS,
     **fields: Any,
 ) -> Job:
-    """Accept a submission for the label; ``after`` are the jobs it depends on."""
+    """Accept a submission for the label; ``after`` are the jobs it depends on.
+
+    A queue such as ``acme/q`` is one of a namespace; the service adds it to accepted jobs.
+    """
+    namespace, slash, queue = fields.pop("queue", "").rpartition("/")
     fields = {
         "type": label.replace(" ", "."),
         "payload": {"label": label},
         "lease": LEASE,
+        **({"queue": queue} if queue else {}),
         **fields,
     }
-    return accept(
+    job = accept(
         Submission(depends_on=[parent.id for parent in after], **fields),
         job_id=job_id(label),
         now=now,
@@ -63,6 +70,7 @@ def make(
         parents={parent.id: Parent(parent.priority, parent.depth) for parent in after},
         spawner=spawner,
     )
+    return replace(job, queue=f"{namespace}{slash}{job.queue}")
 
 
 def failure(

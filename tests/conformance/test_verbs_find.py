@@ -313,3 +313,94 @@ async def test_job_that_completed_after_a_failure_has_none(hand: Hand) -> None:
 
     assert done.failure is None
     assert 0 == (await hand.store.failures(FailureSearch(states=tuple(State)))).total
+
+
+@pytest.mark.req("A-7")
+@pytest.mark.parametrize("order", Order)
+async def test_namespace_limits_a_search_to_its_queues(hand: Hand, order: Order) -> None:
+    queues = {"a": "acme/q", "b": "acme/r", "c": "acme.b/q", "d": "acm/q", "e": "q"}
+    await hand.add_all(*(hand.job(name, queue=queue) for name, queue in queues.items()))
+    await hand.cancel(await hand.get(hand.job("b")))
+    await hand.claim(queues=["acme/q"])
+
+    async def found(**more: object) -> list[str]:
+        page = await hand.store.find(Search(order=order, **more))
+        assert page.total == len(page.jobs)
+        return sorted(job.type for job in page.jobs)
+
+    assert ["a", "b"] == await found(namespace="acme")
+    assert ["c"] == await found(namespace="acme.b")
+    assert ["e"] == await found(namespace="")
+    assert [] == await found(namespace="nobody")
+    assert ["a", "b", "c", "d", "e"] == await found()
+    assert ["b"] == await found(namespace="acme", states=(State.CANCELLED,))
+    assert ["a"] == await found(namespace="acme", states=(State.RUNNING,))
+    assert ["a"] == await found(namespace="acme", queues=("acme/q",))
+    assert [] == await found(namespace="acme", queues=("acm/q",))
+
+
+@pytest.mark.req("A-7")
+@pytest.mark.parametrize("order", Order)
+async def test_pages_of_a_namespace_cover_it_once(hand: Hand, order: Order) -> None:
+    names = [f"n{n}" for n in range(7)]
+    for name in names:
+        await hand.add_all(hand.job(name, queue="acme/q"), hand.job(f"x{name}", queue="q"))
+
+    found: list[str] = []
+    page = await hand.store.find(Search(order=order, limit=3, namespace="acme"))
+    found += [job.type for job in page.jobs]
+    while page.next_cursor is not None:
+        page = await hand.store.find(
+            Search(order=order, limit=3, namespace="acme", cursor=page.next_cursor)
+        )
+        found += [job.type for job in page.jobs]
+
+    assert names == sorted(found)
+    assert 7 == page.total
+
+
+@pytest.mark.req("A-7")
+async def test_deleted_jobs_leave_the_list_of_their_namespace(hand: Hand) -> None:
+    job = await hand.cancel(await hand.add("a", queue="acme/q"))
+    await hand.add("b", queue="acme/q")
+
+    await hand.store.delete([job.id])
+
+    page = await hand.store.find(Search(namespace="acme"))
+    assert ["b"] == [each.type for each in page.jobs]
+
+
+@pytest.mark.req("A-7")
+async def test_large_contents_are_left_out_on_request(hand: Hand) -> None:
+    text = "x" * 5000
+    small = await hand.complete(await hand.run("small", payload="12"), b'"34"')
+    large = await hand.complete(await hand.run("large", payload=text), b"7" * 6000)
+    running = await hand.run("running")
+    await hand.note(running, checkpoint=b"y" * 7000)
+
+    whole = await hand.store.find(Search())
+    page = await hand.store.find(Search(most_bytes=4999))
+
+    jobs = {job.id: job for job in page.jobs}
+    assert [large.id] == list(page.left_out)
+    assert 6000 <= page.left_out[large.id] < 10_000  # more when it is encrypted
+    assert {} == dict(whole.left_out)
+    assert (b'"12"', b'"34"') == (jobs[small.id].payload, jobs[small.id].result)
+    assert (b"", None) == (jobs[large.id].payload, jobs[large.id].result)
+    assert jobs[running.id].checkpoint is None
+    assert [b"y" * 7000] == [job.checkpoint for job in whole.jobs if job.id == running.id]
+
+
+@pytest.mark.req("A-7")
+async def test_failures_of_a_namespace_are_listed_without_large_payloads(hand: Hand) -> None:
+    for name, queue in {"a": "acme/q", "b": "q", "c": "acme.b/q"}.items():
+        await hand.add(name, queue=queue, payload=b'"' + b"x" * 50 + b'"', max_attempts=1)
+        (job,) = await hand.claim(queues=[queue])
+        await hand.fail(job)
+
+    page = await hand.store.failures(FailureSearch(namespace="acme", most_bytes=20))
+    plain = await hand.store.failures(FailureSearch(namespace=""))
+
+    assert [("a", b"")] == [(job.type, job.payload) for job in page.jobs]
+    assert (1, {"a": 1}) == (page.total, page.by_type)
+    assert ["b"] == [job.type for job in plain.jobs]

@@ -243,3 +243,28 @@ async def test_lapse_is_measured_as_a_retry_and_a_run(hand: Hand) -> None:
     assert [30.0] == [r.top for r in readings if r.measure is Measure.RUN]
     (history,) = await hand.store.history([running.id])
     assert Event.LAPSE is history[-1].event
+
+
+@pytest.mark.req("A-8")
+async def test_counters_and_queues_of_a_namespace_are_its_own(hand: Hand) -> None:
+    for queue in ("acme/q", "acme/r", "acme.b/q", "acm/q", "q"):
+        await hand.complete(await hand.run(queue.replace("/", "-"), queue=queue))
+    await hand.store.configure("acme/paused", {"paused": True})
+    await hand.store.configure("other/paused", {"paused": True})
+
+    async def seen(namespace: str | None) -> tuple[set[str], set[str], list[str]]:
+        stats = await hand.store.stats(MINUTE, namespace)
+        queues = await hand.store.queues(namespace)
+        return (
+            {tally.queue for tally in stats.tallies},
+            {reading.queue for reading in stats.readings},
+            [queue.name for queue in queues],
+        )
+
+    own = {"acme/q", "acme/r"}
+    assert (own, own, ["acme/paused", "acme/q", "acme/r"]) == await seen("acme")
+    assert ({"q"}, {"q"}, ["q"]) == await seen("")
+    assert (set(), set(), []) == await seen("nobody")
+    everything = await seen(None)
+    assert 5 == len(everything[0]) == len(everything[1])
+    assert 7 == len(everything[2])

@@ -317,8 +317,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/overdue.lua",
-        "  if not q.unsupported and is_served(q) then ",
-        "  if not q.unsupported then ",
+        "ipairs(served_names())",
+        "ipairs(names_within('*'))",
         "jobs of queues that only Node serves are moved",
         ("redis crashes",),
     ),

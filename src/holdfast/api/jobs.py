@@ -6,6 +6,8 @@ of the API. A caller without the right to see traces gets them without details o
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from msgspec.structs import replace
 
 from holdfast.model.results import FailureDetails, JobSearchResult
@@ -27,9 +29,16 @@ def visible_job(job: JobStatus, *, traces: bool) -> JobStatus:
 
 def visible_page(page: JobSearchResult, *, traces: bool) -> JobSearchResult:
     """Return a page of jobs; without ``traces``, without details of their handlers."""
-    if traces:
-        return page
-    return replace(page, jobs=tuple(visible_job(job, traces=False) for job in page.jobs))
+    return replace(page, jobs=tuple(_listed(job, traces=traces) for job in page.jobs))
+
+
+def _listed(job: JobStatus, *, traces: bool) -> JobStatus:
+    """Return a job of a list, with the address of an output that the list leaves out."""
+    shown = visible_job(job, traces=traces)
+    if shown.result is None or not shown.result.output_omitted:
+        return shown
+    url = f"/api/v1/jobs/{quote(job.job_id, safe='')}/result"
+    return replace(shown, result=replace(shown.result, output_url=url))
 
 
 def visible_event(event: EventInfo, *, traces: bool) -> EventInfo:

@@ -120,6 +120,10 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     error: FailureInfo | None = None
     duration_ms: int | None = None
     attempt: int = 0
+    output_omitted: int = 0
+    """Above 0: a list leaves this output of so many bytes out."""
+    output_url: str | None = None
+    """Over HTTP: where an output that was left out can be read."""
 
     def __post_init__(self) -> None:
         """Decode bytes that were read from JSON."""
@@ -250,9 +254,13 @@ class EventInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_status(
-    job: Job, *, with_result: bool = True, history: list[Transition] | None = None
+    job: Job,
+    *,
+    with_result: bool = True,
+    history: list[Transition] | None = None,
+    omitted: int = 0,
 ) -> JobStatus:
-    """Return a job as clients see it."""
+    """Return a job as clients see it; ``omitted`` are the bytes of a result that was not read."""
     profile = PROFILES.get(job.profile, STANDARD)
     running = job.state is State.RUNNING and job.lease is not None
     return JobStatus(
@@ -271,7 +279,7 @@ def job_status(
         started_at=job.started_at,
         completed_at=job.finished_at,
         progress=ProgressInfo.of(job.progress) if job.progress else None,
-        result=_result(job) if with_result else None,
+        result=_result(job, omitted) if with_result else None,
         history=None if history is None else tuple(StateTransition.of(e) for e in history),
         failure=FailureInfo.of(job.failure) if job.failure else None,
         cancel_requested=job.cancel is not None,
@@ -314,7 +322,7 @@ def milliseconds(duration: timedelta | None) -> int | None:
     return None if duration is None else max(0, duration // MILLISECOND)
 
 
-def _result(job: Job) -> JobResult | None:
+def _result(job: Job, omitted: int) -> JobResult | None:
     if job.finished_at is None:
         return None
     if job.state is State.COMPLETED:
@@ -326,6 +334,7 @@ def _result(job: Job) -> JobResult | None:
             output_encoding=encoding_of(output),
             duration_ms=milliseconds(duration),
             attempt=job.attempt,
+            output_omitted=omitted,
         )
     return JobResult(
         status=ResultStatus.FAILURE,

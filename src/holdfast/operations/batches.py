@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.errors import Fault, ValidationError
 from holdfast.model import lifecycle
 from holdfast.model.dependencies import Node, order
@@ -143,7 +145,8 @@ class BatchChanges(Changes):
         ids: list[str] = []
         cursor: str | None = None
         while True:
-            page = await self.store.find(job_search({**wanted, "cursor": cursor, "limit": 1000}))
+            search = job_search({**wanted, "cursor": cursor, "limit": 1000})
+            page = await self.store.find(replace(search, most_bytes=0))
             ids.extend(job.id for job in page.jobs)
             cursor = page.next_cursor
             if cursor is None:

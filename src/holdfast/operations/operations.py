@@ -38,6 +38,7 @@ from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Span, format_duration, parse_duration
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.batches import BatchChanges
+from holdfast.operations.bounded_pages import bounded_page
 from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
@@ -166,9 +167,10 @@ class Operations(BatchChanges):
 
     async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""
-        page = await self.store.find(job_search(wanted))
+        page = await bounded_page(self.store, job_search(wanted))
+        left_out = page.left_out
         return JobSearchResult(
-            jobs=tuple(job_status(job) for job in page.jobs),
+            jobs=tuple(job_status(job, omitted=left_out.get(job.id, 0)) for job in page.jobs),
             total_count=page.total,
             total_exact=page.total_exact,
             next_cursor=page.next_cursor,
@@ -198,7 +200,8 @@ class Operations(BatchChanges):
 
     async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
         """Return one page of failed jobs, with counts over all that match."""
-        page = await self.store.failures(failure_search(wanted, now=self.store.now()))
+        search = replace(failure_search(wanted, now=self.store.now()), most_bytes=0)
+        page = await self.store.failures(search)
         return FailureSearchResult(
             failures=tuple([await self._failure(job, all_attempts=False) for job in page.jobs]),
             total_count=page.total,

@@ -277,7 +277,8 @@ class Store(Protocol):
         not change meanwhile is neither skipped nor repeated. Cursors of another order or
         garbage raise ``ValidationError``. ``total`` is exact when only types, queues,
         states and priorities are filtered, or up to ``COUNT_CAP``; else a lower bound.
-        ``created_after``, ``updated_after``: at or after; ``created_before``: before.
+        ``created_after``, ``updated_after``: at or after; ``created_before``: before. With a
+        ``namespace``, the cost does not depend on what other namespaces have.
         """
         ...
 
@@ -285,10 +286,11 @@ class Store(Protocol):
         """Return one page of jobs that failed, newest failure first, with aggregations."""
         ...
 
-    async def stats(self, window: timedelta) -> Stats:
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
         """Return the counters, and the measures of the minutes that overlap the window.
 
-        The cost does not depend on the number of jobs.
+        Only those of queues of a namespace, if one is given (see ``Search.namespace``). The cost
+        does not depend on the number of jobs, nor on the queues of other namespaces.
         """
         ...
 
@@ -342,8 +344,12 @@ class Store(Protocol):
         """
         ...
 
-    async def queues(self) -> list[QueueInfo]:
-        """Return every queue that has settings or jobs, by name."""
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
+        """Return every queue that has settings or jobs, by name.
+
+        Only those of a namespace, if one is given (see ``Search.namespace``); the cost does not
+        depend on the queues of others.
+        """
         ...
 
     async def findings(self) -> list[Finding]:

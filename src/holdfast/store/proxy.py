@@ -122,8 +122,8 @@ class StoreProxy:
     async def failures(self, search: FailureSearch) -> FailurePage:
         return await self._inner.failures(search)
 
-    async def stats(self, window: timedelta) -> Stats:
-        return await self._inner.stats(window)
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+        return await self._inner.stats(window, namespace)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await self._inner.events(after, limit, wait)
@@ -140,8 +140,8 @@ class StoreProxy:
     async def limits(self) -> list[LimitState]:
         return await self._inner.limits()
 
-    async def queues(self) -> list[QueueInfo]:
-        return await self._inner.queues()
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
+        return await self._inner.queues(namespace)
 
     async def findings(self) -> list[Finding]:
         return await self._inner.findings()

@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Reading, Stats, Tally
+from holdfast.model.measures import Stats
 from holdfast.model.workers import PREFIX as WORKERS
 from holdfast.model.workers import WorkerInfo
 from holdfast.store.contract import Store
 from holdfast.store.damage import readable
+from holdfast.store.namespaces import is_within
 from holdfast.store.proxy import StoreProxy
 from holdfast.store.values import (
     Added,
@@ -83,7 +84,7 @@ class TenantStore(StoreProxy):
 
     def within(self, queue: str) -> bool:
         """Whether a stored queue belongs to this namespace."""
-        return queue.startswith(self._prefix) if self._prefix else "/" not in queue
+        return is_within(queue, self.namespace)
 
     def sees(self, job: Job) -> bool:
         """Whether a stored job may be shown."""
@@ -138,11 +139,9 @@ class TenantStore(StoreProxy):
     def _kind(self, kind: str) -> str:
         return f"{kind}@{self.namespace}" if self.namespace else kind
 
-    async def _queues(self, requested: Sequence[str]) -> tuple[str, ...]:
-        """Return the stored names of the queues requested, or of all in the namespace."""
-        if requested:
-            return tuple(self._prefix + name for name in requested)
-        return tuple(q.name for q in await self._inner.queues() if self.within(q.name))
+    def _queues(self, requested: Sequence[str]) -> tuple[str, ...]:
+        """Return the stored names of queues."""
+        return tuple(self._prefix + name for name in requested)
 
     async def _visible(self, ids: Sequence[str]) -> set[str]:
         return {job.id for job in await self._inner.get(ids) if job is not None and self.sees(job)}
@@ -260,35 +259,41 @@ class TenantStore(StoreProxy):
         return await self._inner.logs(job_id) if await self._visible([job_id]) else []
 
     async def find(self, search: Search) -> Page:
-        queues = await self._queues(search.queues)
-        if not queues:
-            return Page((), None, 0)
-        tags = {**search.tags, OWNER: self._owner} if self._only_own else search.tags
-        cursor = self._stored_cursor(search.cursor)
-        page = await self._inner.find(replace(search, queues=queues, tags=tags, cursor=cursor))
+        page = await self._inner.find(
+            replace(
+                search,
+                queues=self._queues(search.queues),
+                namespace=self.namespace,
+                tags={**search.tags, OWNER: self._owner} if self._only_own else search.tags,
+                cursor=self._stored_cursor(search.cursor),
+            )
+        )
         jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        queues = () if self._only_own else await self._queues(search.queues)
-        if not queues:
+        if self._only_own:
             return FailurePage((), None, 0, {}, {}, {})
-        cursor = self._stored_cursor(search.cursor)
-        page = await self._inner.failures(replace(search, queues=queues, cursor=cursor))
+        page = await self._inner.failures(
+            replace(
+                search,
+                queues=self._queues(search.queues),
+                namespace=self.namespace,
+                cursor=self._stored_cursor(search.cursor),
+            )
+        )
         jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
-    async def stats(self, window: timedelta) -> Stats:
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+        """Return the counters of this namespace."""
         if self._only_own:
             return Stats((), ())
-        stats = await self._inner.stats(window)
+        stats = await self._inner.stats(window, self.namespace)
         return Stats(
-            tuple(replace(t, queue=self.shown(t.queue)) for t in stats.tallies if self._mine(t)),
-            tuple(replace(r, queue=self.shown(r.queue)) for r in stats.readings if self._mine(r)),
+            tuple(replace(each, queue=self.shown(each.queue)) for each in stats.tallies),
+            tuple(replace(each, queue=self.shown(each.queue)) for each in stats.readings),
         )
-
-    def _mine(self, row: Tally | Reading) -> bool:
-        return self.within(row.queue)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         loop = asyncio.get_running_loop()
@@ -329,9 +334,10 @@ class TenantStore(StoreProxy):
         names = [(s, s.scope.removeprefix(_QUEUE)) for s in found]
         return [replace(s, scope=_QUEUE + self.shown(q)) for s, q in names if self.within(q)]
 
-    async def queues(self) -> list[QueueInfo]:
-        found = await self._inner.queues()
-        return [replace(q, name=self.shown(q.name)) for q in found if self.within(q.name)]
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
+        """Return the queues of this namespace."""
+        found = await self._inner.queues(self.namespace)
+        return [replace(queue, name=self.shown(queue.name)) for queue in found]
 
     async def findings(self) -> list[Finding]:
         """Report nothing: the setup of the store is not for tenants."""

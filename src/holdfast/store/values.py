@@ -209,6 +209,12 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = Order.CREATED_DESC
     cursor: str | None = None
     limit: int = 100
+    namespace: str | None = None
+    """Only queues of this namespace: ``acme`` means ``acme/...``, the empty text all names
+    without a slash; None: every queue."""
+    most_bytes: int | None = None
+    """Larger payloads, checkpoints and results are left out: the payload is then empty, the
+    others None."""
 
 
 COUNT_CAP = 10_000
@@ -222,6 +228,8 @@ class Page(msgspec.Struct, frozen=True):
     next_cursor: str | None
     total: int
     total_exact: bool = True
+    left_out: Mapping[str, int] = {}
+    """The bytes of each result that was left out, by the id of its job."""
 
 
 class FailureSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +244,9 @@ class FailureSearch(msgspec.Struct, frozen=True, kw_only=True):
     before: datetime | None = None
     cursor: str | None = None
     limit: int = 100
+    namespace: str | None = None
+    most_bytes: int | None = None
+    """As in ``Search``."""
 
 
 class FailurePage(msgspec.Struct, frozen=True):

@@ -6,11 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
 from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory.tables import Tables, ends_at, is_verdict_due
+from holdfast.store.namespaces import is_within
 from holdfast.store.values import (
     COUNT_CAP,
     Dependent,
@@ -48,7 +51,24 @@ def find(tables: Tables, search: Search) -> Page:
     page, more = rest[: search.limit], len(rest) > search.limit
     cursor = write_cursor(search.order, place[page[-1].id]) if more else None
     exact = len(matching) <= COUNT_CAP or _is_countable(search)
-    return Page(tuple(page), cursor, len(matching) if exact else COUNT_CAP, exact)
+    total = len(matching) if exact else COUNT_CAP
+    left_out = {job.id: size for job in page if (size := _too_large(job.result, search.most_bytes))}
+    jobs = tuple(_without_large(job, search.most_bytes) for job in page)
+    return Page(jobs, cursor, total, exact, left_out)
+
+
+def _too_large(content: bytes | None, most: int | None) -> int:
+    """Return the size of a content that is left out, else 0."""
+    return len(content) if most is not None and content and len(content) > most else 0
+
+
+def _without_large(job: Job, most: int | None) -> Job:
+    return replace(
+        job,
+        payload=b"" if _too_large(job.payload, most) else job.payload,
+        checkpoint=None if _too_large(job.checkpoint, most) else job.checkpoint,
+        result=None if _too_large(job.result, most) else job.result,
+    )
 
 
 def _is_countable(search: Search) -> bool:
@@ -65,6 +85,7 @@ def _matches(job: Job, search: Search) -> bool:
     return (
         (not search.types or job.type in search.types)
         and (not search.queues or job.queue in search.queues)
+        and is_within(job.queue, search.namespace)
         and (not search.states or job.state in search.states)
         and (not search.priorities or job.priority in search.priorities)
         and all(job.tags.get(name) == value for name, value in search.tags.items())
@@ -90,7 +111,7 @@ def failures(tables: Tables, search: FailureSearch) -> FailurePage:
     page, more = rest[: search.limit], len(rest) > search.limit
     jobs = [job for _, _, job in matching]
     return FailurePage(
-        jobs=tuple(job for _, _, job in page),
+        jobs=tuple(_without_large(job, search.most_bytes) for _, _, job in page),
         next_cursor=write_cursor(FAILURE_ORDER, *page[-1][:2]) if more else None,
         total=len(matching),
         by_category=_counted([job.failure.category for job in jobs if job.failure]),
@@ -108,6 +129,7 @@ def _failed(job: Job, search: FailureSearch) -> bool:
         and (not search.categories or failure.category in search.categories)
         and (not search.types or job.type in search.types)
         and (not search.queues or job.queue in search.queues)
+        and is_within(job.queue, search.namespace)
         and (not search.code or failure.code == search.code)
         and (search.after is None or failure.at >= search.after)
         and (search.before is None or failure.at < search.before)
@@ -169,12 +191,16 @@ def _event_number(cursor: str) -> int:
     return int(cursor)
 
 
-def stats(tables: Tables, first_minute: int) -> Stats:
+def stats(tables: Tables, first_minute: int, namespace: str | None) -> Stats:
     """Return the counters, and the sums of the measures from a minute on."""
-    tallies = [Tally(*key, count) for key, count in sorted(tables.tallies.items()) if count]
+    tallies = [
+        Tally(*key, count)
+        for key, count in sorted(tables.tallies.items())
+        if count and is_within(key[0], namespace)
+    ]
     summed: dict[tuple[str, str, int, str, int], tuple[int, float]] = {}
     for (minute, *rest), (count, top) in tables.readings.items():
-        if minute >= first_minute:
+        if minute >= first_minute and is_within(str(rest[0]), namespace):
             key = tuple(rest)
             had, highest = summed.get(key, (0, 0.0))  # type: ignore[arg-type]
             summed[key] = (had + count, max(highest, top))  # type: ignore[index]
@@ -182,7 +208,7 @@ def stats(tables: Tables, first_minute: int) -> Stats:
     return Stats(tuple(tallies), tuple(readings))
 
 
-def queues(tables: Tables) -> list[QueueInfo]:
+def queues(tables: Tables, namespace: str | None) -> list[QueueInfo]:
     """Return every queue that has settings or jobs."""
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
     for (queue, _, _, state), count in tables.tallies.items():
@@ -197,4 +223,5 @@ def queues(tables: Tables) -> list[QueueInfo]:
             counts={state: n for state, n in sorted(counts[name].items()) if n},
         )
         for name in sorted(names)
+        if is_within(name, namespace)
     ]

@@ -312,8 +312,8 @@ class MemoryStore(RecordTable):
     async def failures(self, search: FailureSearch) -> FailurePage:
         return queries.failures(self._tables, search)
 
-    async def stats(self, window: timedelta) -> Stats:
-        return queries.stats(self._tables, minute_of(self.now() - window))
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+        return queries.stats(self._tables, minute_of(self.now() - window), namespace)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         page = queries.events(self._tables, after, limit, self._events_kept)
@@ -342,8 +342,8 @@ class MemoryStore(RecordTable):
     async def limits(self) -> list[LimitState]:
         return MemoryLimits(self._tables, self.now()).states()
 
-    async def queues(self) -> list[QueueInfo]:
-        return queries.queues(self._tables)
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
+        return queries.queues(self._tables, namespace)
 
     async def findings(self) -> list[Finding]:
         return [queries.VOLATILE]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.model.job import State
 from holdfast.store.postgres.arrays import Ints, Texts
+from holdfast.store.postgres.bounds import bounds
 from holdfast.store.postgres.rows import document
 from holdfast.store.values import Search
 
@@ -48,7 +49,7 @@ class Branch(NamedTuple):
     states: tuple[str, ...]
     types: tuple[str, ...]
     by_type: bool
-    """Fewer jobs have the type than the state."""
+    """Fewer jobs have the type than the state, or the search is for a namespace."""
     most: int
     """At most so many jobs can match."""
 
@@ -91,6 +92,10 @@ class Branch(NamedTuple):
             yield f"{table}.queue = %(queue)s::text"
         elif search.queues:
             yield f"{table}.queue = ANY (%(queues)s::text[])"
+        if search.namespace:
+            yield f"{table}.queue >= %(low)s::text AND {table}.queue < %(high)s::text"
+        elif search.namespace is not None:
+            yield f"strpos({table}.queue, '/') = 0"
 
 
 def branches(search: Search, counts: Sequence[KindCount]) -> list[Branch]:
@@ -118,7 +123,8 @@ def _branch(
     most = sum(count.matching for count in of_state if not types or count.type in types)
     in_state = sum(count.total for count in of_state)
     in_kind = sum(count.queued for count in of_type)
-    return Branch(states, types, bool(types or search.queues) and in_kind < in_state, most)
+    by_type = bool(types or search.queues) and in_kind < in_state
+    return Branch(states, types, by_type or bool(search.namespace), most)
 
 
 def parameters(search: Search) -> dict[str, object]:
@@ -129,6 +135,7 @@ def parameters(search: Search) -> dict[str, object]:
         "types": Texts(search.types) if search.types else None,
         "queue": search.queues[0] if search.queues else None,
         "queues": Texts(search.queues) if search.queues else None,
+        **bounds(search.namespace),
         "states": Texts(search.states) if search.states else None,
         "priorities": Ints(search.priorities) if search.priorities else None,
         "tags": tags.decode() if tags else None,

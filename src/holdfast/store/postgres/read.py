@@ -14,6 +14,7 @@ from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
 from holdfast.store.damage import readable
 from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.bounds import bounds
 from holdfast.store.postgres.rows import Row, cancel_of, progress_of, transitions_of
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.values import EventKind, EventPage, JobEvent, NamedLock, QueueInfo
@@ -65,21 +66,23 @@ async def logs(state: StoreState, job_id: str) -> list[LogLine]:
     return list(readable(lines, _log_line))
 
 
-async def stats(state: StoreState, window: timedelta) -> Stats:
+async def stats(state: StoreState, window: timedelta, namespace: str | None) -> Stats:
     """Return counters and measures; see ``Store.stats``."""
     since = minute_of(state.now() - window)
-    tallies = await state.run("tallies", {})
-    readings = await state.run("readings", {"since": since})
+    within = bounds(namespace)
+    tallies = await state.run("tallies", within)
+    name = "readings_within" if namespace else "readings"
+    readings = await state.run(name, {"since": since, **within})
     return Stats(
         tuple(Tally(q, t, p, State(name), n) for q, t, p, name, n in tallies),
         tuple(Reading(q, t, p, Measure(m), *rest) for q, t, p, m, *rest in readings),
     )
 
 
-async def queues(state: StoreState) -> list[QueueInfo]:
+async def queues(state: StoreState, namespace: str | None) -> list[QueueInfo]:
     """Return every queue with its settings and counts; see ``Store.queues``."""
     found: dict[str, QueueInfo] = {}
-    for name, paused, ageing, job_state, count in await state.run("queues", {}):
+    for name, paused, ageing, job_state, count in await state.run("queues", bounds(namespace)):
         counts = {**found[name].counts} if name in found else {}
         if job_state is not None:
             counts[State(job_state)] = count

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast.model.job import TERMINAL
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.bounds import bounds
 from holdfast.store.postgres.connection import Params, PostgresSession
 from holdfast.store.postgres.matching import (
     Branch,
@@ -17,7 +18,7 @@ from holdfast.store.postgres.matching import (
     parameters,
     whole,
 )
-from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.rows import WIDTH, Row
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.statements import completed
 from holdfast.store.values import COUNT_CAP, FailurePage, FailureSearch, Order, Page, Search
@@ -35,6 +36,8 @@ SET LOCAL plan_cache_mode = force_custom_plan
 """Searches are planned for their filters, with every scan, in one snapshot. A page is short:
 its rows are looked up one by one, where the planner would join whole tables for a rare filter."""
 
+ANY_SIZE = 2**62
+KIND_PARAMETERS = ("types", "queues", "priorities", "low", "high", "plain")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START: dict[str, object] = {"xid": None, "seq": None}
 _GROUPS = {0b011: 0, 0b101: 1, 0b110: 2}
@@ -66,7 +69,7 @@ class _JobFinder:
 
     async def page(self) -> Page:
         search = self._search
-        params = {name: self._params[name] for name in ("types", "queues", "priorities")}
+        params = {name: self._params[name] for name in KIND_PARAMETERS}
         counts = [KindCount(*row) for row in await self._session.run("find_kinds", params)]
         found = branches(search, counts)
         if not found:
@@ -77,18 +80,25 @@ class _JobFinder:
         parts = _cursor_parts(search)
         more = len(rows) > search.limit
         cursor = write_cursor(search.order, *map(int, page[-1][-parts:])) if more else None
-        return Page(tuple(self._state.jobs(page)), cursor, total, exact)
+        most = _most_bytes(search)
+        left_out = {row[0]: row[WIDTH] for row in page if (row[WIDTH] or 0) > most}
+        return Page(tuple(self._state.jobs(page)), cursor, total, exact, left_out)
 
     async def _rows(self, found: Sequence[Branch]) -> list[Row]:
         """Return one job more than the page has."""
         search = self._search
-        params = {**self._params, "limit": search.limit + 1}
+        params = {
+            **self._params,
+            "limit": search.limit + 1,
+            "most_bytes": _most_bytes(search),
+        }
         place = self._place
         if search.order is not Order.UPDATED_DESC:
             params["place"] = place[0] if place else None
             return await self._run(self._created(found, further=place is not None), params)
         params |= {"xid": str(place[0]), "seq": place[1]} if place else _START
-        few = (search.states or search.types) and sum(b.most for b in found) <= COUNT_CAP
+        narrow = search.states or search.types or search.namespace
+        few = narrow and sum(b.most for b in found) <= COUNT_CAP
         return await self._run(self._sorted(found) if few else self._newest(), params)
 
     def _created(self, found: Sequence[Branch], *, further: bool) -> str:
@@ -107,7 +117,7 @@ class _JobFinder:
                 f" ORDER BY {place} {way} LIMIT {most})"
             )
         return f"""
-            SELECT {{columns}}, j.number
+            SELECT {{brief}}, octet_length(j.result), j.number
             FROM ({" UNION ALL ".join(each)}) AS found
             JOIN {{schema}}.job j USING (number) JOIN {{schema}}.body b USING (number)
             ORDER BY j.number {way} LIMIT %(limit)s::integer
@@ -117,12 +127,18 @@ class _JobFinder:
         """Return the statement for the newest transitions of few jobs, which it sorts."""
         each = [f"SELECT number FROM {branch.sql(self._search)}" for branch in found]
         return f"""
-            SELECT {{columns}}, t.xid::text, t.seq
+            SELECT {{brief}}, octet_length(j.result), t.xid::text, t.seq
             FROM (
-                SELECT n.number, n.xid FROM ({" UNION ALL ".join(each)}) AS matching
-                JOIN {{schema}}.job n USING (number)
-                WHERE %(xid)s::text IS NULL OR n.xid <= %(xid)s::text::xid8
-                ORDER BY n.xid DESC FETCH FIRST (%(limit)s::integer) ROWS WITH TIES
+                WITH matching AS (
+                    SELECT n.number, n.xid FROM ({" UNION ALL ".join(each)}) AS every
+                    JOIN {{schema}}.job n USING (number)
+                )
+                SELECT number, xid FROM matching WHERE xid = %(xid)s::text::xid8
+                UNION ALL (
+                    SELECT number, xid FROM matching
+                    WHERE %(xid)s::text IS NULL OR xid < %(xid)s::text::xid8
+                    ORDER BY xid DESC FETCH FIRST (%(limit)s::integer) ROWS WITH TIES
+                )
             ) AS found
             CROSS JOIN LATERAL (
                 SELECT l.xid, l.seq FROM {{schema}}.journal l
@@ -138,7 +154,7 @@ class _JobFinder:
         states = ", ".join(f"'{state}'" for state in self._search.states)
         moved = f" AND t.to_state IN ({states})" if states else ""
         return f"""
-            SELECT {{columns}}, t.xid::text, t.seq
+            SELECT {{brief}}, octet_length(j.result), t.xid::text, t.seq
             FROM {{schema}}.journal t
             JOIN {{schema}}.job j ON j.number = t.job AND j.xid = t.xid
             JOIN {{schema}}.body b ON b.number = t.job
@@ -175,6 +191,7 @@ async def failures(state: StoreState, search: FailureSearch) -> FailurePage:
     params = {
         **filters,
         "limit": search.limit + 1,
+        "most_bytes": _most_bytes(search),
         "at": _EPOCH + timedelta(microseconds=place[0]) if place else None,
         "place": place[1] if place else None,
     }
@@ -203,6 +220,10 @@ async def _failure_counts(
     return [dict(sorted(found.items())) for found in counts]
 
 
+def _most_bytes(search: Search | FailureSearch) -> int:
+    return ANY_SIZE if search.most_bytes is None else search.most_bytes
+
+
 async def _run(state: StoreState, name: str, params: Params) -> list[Row]:
     async def search(session: PostgresSession) -> list[Row]:
         await session.connection.execute(SEARCH_SETTINGS)
@@ -221,6 +242,7 @@ def _failure_filters(search: FailureSearch) -> dict[str, object]:
         "categories": _texts(search.categories),
         "types": _texts(search.types),
         "queues": _texts(search.queues),
+        **bounds(search.namespace),
         "code": search.code or None,
         "after": search.after,
         "before": search.before,

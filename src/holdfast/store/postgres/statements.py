@@ -10,7 +10,7 @@ import msgspec
 
 _PARAMETER = re.compile(r"%\((\w+)\)s(?:::(\w+(?:\[\])?))?")
 _NAME = re.compile(r"%\((\w+)\)s")
-_INCLUDE = re.compile(r"\{(columns|failed)\}")
+_INCLUDE = re.compile(r"\{(columns|brief|failed)\}")
 
 
 _OIDS = {
@@ -50,8 +50,9 @@ class Statement(msgspec.Struct, frozen=True):
 def statement(name: str, schema: str) -> Statement:
     """Return a statement of ``queries/`` without its comments.
 
-    It replaces ``{schema}`` and the two fragments that several share: ``{columns}`` of a job,
-    ``{failed}`` of a search for failures. Parameters have names there
+    It replaces ``{schema}`` and the fragments that several share: ``{columns}`` of a job,
+    ``{brief}``, the same without large contents, and ``{failed}`` of a search for failures.
+    Parameters have names there
     and get numbers here, once: psycopg would convert a long statement again for every call.
     """
     return completed(_read(name), schema)

@@ -255,14 +255,14 @@ class PostgresStore:
     async def failures(self, search: FailureSearch) -> FailurePage:
         return await failures(self._state, search)
 
-    async def stats(self, window: timedelta) -> Stats:
-        return await read.stats(self._state, window)
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+        return await read.stats(self._state, window, namespace)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await read.events(self._state, after, limit, wait)
 
-    async def queues(self) -> list[QueueInfo]:
-        return await read.queues(self._state)
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
+        return await read.queues(self._state, namespace)
 
     async def findings(self) -> list[Finding]:
         return await health.findings(self._state)

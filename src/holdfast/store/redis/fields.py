@@ -173,6 +173,11 @@ def read_now(row: Row) -> Now:
     return Now(*row.now.split(b"|"))
 
 
+def scope(namespace: str | None) -> str:
+    """Return a namespace as scripts take it: ``*`` stands for every one."""
+    return "*" if namespace is None else namespace
+
+
 def text(value: bytes | None) -> str:
     """Read a field as text, empty when absent."""
     return value.decode("utf-8", "replace") if value else ""

@@ -42,7 +42,9 @@ async def limit(session: RedisSession, scope: str, rule: LimitRule | None) -> No
 
 async def limits(session: RedisSession) -> list[LimitState]:
     """Return every limit with what is used of it; see ``Store.limits``."""
-    tally, (rules, windows, running, queues, now) = await session.call("counts", "limits", "")
+    tally, (rules, windows, running, queues, now) = await session.call(
+        "counts", "limits", fields.scope(None), ""
+    )
     usage = Usage(dict(readable(fields.pairs(rules).items(), _rule)))
     usage.add_windows(int(now), fields.pairs(windows))
     usage.add_keys(fields.pairs(running))

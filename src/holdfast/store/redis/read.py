@@ -14,6 +14,7 @@ from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.model.payload import clean
 from holdfast.store.damage import readable
+from holdfast.store.namespaces import is_within
 from holdfast.store.redis import decode, fields
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
@@ -91,9 +92,10 @@ def _counter(value: bytes) -> int:
     return count
 
 
-async def stats(session: RedisSession, first_minute: int) -> Stats:
+async def stats(session: RedisSession, first_minute: int, namespace: str | None) -> Stats:
     """Return the counters, and the sums of the measures from a minute on; see ``Store.stats``."""
-    tally, minutes = await session.call("counts", "stats", first_minute)
+    scope = fields.scope(namespace)
+    tally, minutes = await session.call("counts", "stats", scope, first_minute)
     sums: defaultdict[_MeasurePlace, list[int]] = defaultdict(lambda: [0, 0])
     for minute in minutes:
         for kind, place, value in readable(fields.pairs(minute).items(), _measured):
@@ -105,6 +107,7 @@ async def stats(session: RedisSession, first_minute: int) -> Stats:
     readings = [
         Reading(queue, type_, level, measure, bucket, count, top / 1_000_000)
         for (queue, type_, level, measure, bucket), (count, top) in sorted(sums.items())
+        if is_within(queue, namespace)
     ]
     return Stats(tuple(read_tallies(tally)), tuple(readings))
 
@@ -118,9 +121,9 @@ def _measured(item: tuple[bytes, bytes]) -> tuple[str, _MeasurePlace, int]:
     return kind, place, _counter(item[1])
 
 
-async def queues(session: RedisSession) -> list[QueueInfo]:
+async def queues(session: RedisSession, namespace: str | None) -> list[QueueInfo]:
     """Return every queue that has settings or jobs; see ``Store.queues``."""
-    tally, known = await session.call("counts", "queues", "")
+    tally, known = await session.call("counts", "queues", fields.scope(namespace), "")
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
     for each in read_tallies(tally):
         counts[each.queue][each.state] += each.count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.model.job import Job
+from holdfast.model.job import Job, State
 from holdfast.model.measures import Tally
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.redis import fields
@@ -32,7 +32,7 @@ async def find(session: RedisSession, search: Search) -> Page:
     more = len(walk.jobs) > search.limit
     cursor = write_cursor(search.order, walk.positions[search.limit - 1]) if more else None
     total, exact = await _total(session, search, walk)
-    return Page(tuple(walk.jobs[: search.limit]), cursor, total, exact)
+    return Page(tuple(walk.jobs[: search.limit]), cursor, total, exact, walk.left_out)
 
 
 def _filters(search: Search) -> dict[str, object]:
@@ -44,27 +44,33 @@ def _filters(search: Search) -> dict[str, object]:
         "types": list(search.types),
         "queues": list(search.queues),
         "levels": list(search.priorities),
+        "namespace": fields.scope(search.namespace),
         "within": within,
     }
+    if search.most_bytes is not None:
+        filters["most_bytes"] = search.most_bytes
     for name in ("created_after", "created_before", "updated_after"):
         moment = getattr(search, name)
         if moment is not None:
             filters[name] = fields.micros(moment)
     ascending = search.order is Order.CREATED_ASC
-    return {**filters, "index": _index(search, within), "ascending": ascending, "tally": True}
+    return {**filters, "indexes": _indexes(search, within), "ascending": ascending, "tally": True}
 
 
-def _index(search: Search, within: list[str]) -> str:
-    """Return the narrowest index that gives the order."""
+def _indexes(search: Search, within: list[str]) -> list[str]:
+    """Return the indexes that give the order; the script takes the smallest."""
     if search.order is Order.UPDATED_DESC:
-        return "moved"
-    if within:
-        return within[0]
-    if len(search.states) == 1:
-        return f"s:{search.states[0]}"
-    if len(search.types) == 1:
-        return f"t:{search.types[0]}"
-    return "created"
+        return ["moved"]
+    if search.states == (State.RUNNING,) and not within:
+        return [f"s:{State.RUNNING}"]
+    states = [f"s:{state}" for state in search.states if state is not State.RUNNING]
+    types = [f"t:{type_}" for type_ in search.types]
+    return [
+        *within,
+        *(states if len(search.states) == 1 else ()),
+        *(types if len(types) == 1 else ()),
+        "created",
+    ]
 
 
 async def _total(session: RedisSession, search: Search, walk: _Walk) -> tuple[int, bool]:
@@ -98,6 +104,7 @@ class _Walk:
         self.tallies: list[Tally] = []
         self.jobs: list[Job] = []
         self.positions: list[int] = []
+        self.left_out: dict[str, int] = {}
         self.count = 0
 
     async def collect(self, start: int | None, jobs: int, *, count: int = 0) -> None:
@@ -107,8 +114,11 @@ class _Walk:
             want = {**self._filters, "jobs": jobs - len(self.jobs)}
             if position is not None:
                 want["from"] = position
-            found, positions, matching, last, tally = await self._session.call("search", pack(want))
+            found, positions, matching, last, tally, left_out = await self._session.call(
+                "search", pack(want)
+            )
             self.tallies = read_tallies(tally)
+            self.left_out |= dict(zip(map(fields.text, left_out[::2]), left_out[1::2], strict=True))
             self.jobs += [self._session.read(reply) for reply in found]
             self.positions += map(_position, positions)
             self.count += matching
@@ -129,7 +139,15 @@ async def failures(session: RedisSession, search: FailureSearch) -> FailurePage:
     few = len(states) <= 2
     matching: list[tuple[tuple[int, int], Job]] = []
     for group in [(state,) for state in states] if few else [states]:
-        filters = _filters(Search(states=group, types=search.types, queues=search.queues))
+        filters = _filters(
+            Search(
+                states=group,
+                types=search.types,
+                queues=search.queues,
+                namespace=search.namespace,
+                most_bytes=search.most_bytes,
+            )
+        )
         walk = _Walk(session, {**filters, "tally": False})
         await walk.collect(None, UNLIMITED)
         matching += [

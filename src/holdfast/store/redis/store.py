@@ -204,8 +204,8 @@ class RedisStore:
     async def failures(self, search: FailureSearch) -> FailurePage:
         return await failures(self.session, search)
 
-    async def stats(self, window: timedelta) -> Stats:
-        return await read.stats(self.session, minute_of(self.now() - window))
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+        return await read.stats(self.session, minute_of(self.now() - window), namespace)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await read.events(self.session, after, limit, wait)
@@ -225,8 +225,8 @@ class RedisStore:
     async def limits(self) -> list[LimitState]:
         return await limits.limits(self.session)
 
-    async def queues(self) -> list[QueueInfo]:
-        return await read.queues(self.session)
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
+        return await read.queues(self.session, namespace)
 
     async def findings(self) -> list[Finding]:
         client, warnings = self.session.client, self.session.health.warnings

@@ -43,6 +43,7 @@ STATES = {state.value: state for state in State}
 EVENTS = {event.value: event for event in Event}
 _KINDS = {kind.value: kind for kind in DependencyKind}
 _NOTHING_RARE = RareFields()
+_ANY_SIZE = 2**62
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.json.Decoder(Failure).decode
 _cancel = msgspec.json.Decoder(CancelRequest).decode
@@ -60,15 +61,34 @@ def by_key(connection: sqlite3.Connection, name: str, keys: Sequence[Key]) -> It
             yield from connection.execute(statement(name), (bytearray(), key))
 
 
-def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
-    """Return the jobs with these ``seq``, in this order, without those that do not exist."""
+def read_jobs(
+    connection: sqlite3.Connection, seqs: Sequence[int], most_bytes: int | None = None
+) -> list[Job]:
+    """Return the jobs with these ``seq``, in this order, without those that do not exist.
+
+    Contents larger than ``most_bytes`` are not read.
+    """
     if not seqs:
         return []
     found = {
         row[0]: _readable_job(row)
-        for row in connection.execute(statement("read"), (msgspec.json.encode(seqs).decode(),))
+        for row in connection.execute(statement("read"), _array_and_most(seqs, most_bytes))
     }
     return [found[seq] for seq in seqs if seq in found]
+
+
+def large_results(
+    connection: sqlite3.Connection, seqs: Sequence[int], most_bytes: int | None
+) -> dict[str, int]:
+    """Return the sizes of results larger than ``most_bytes``, by id."""
+    if most_bytes is None or not seqs:
+        return {}
+    rows = connection.execute(statement("large_results"), _array_and_most(seqs, most_bytes))
+    return {id_of(key): size for key, size in rows}
+
+
+def _array_and_most(seqs: Sequence[int], most_bytes: int | None) -> tuple[str, int]:
+    return msgspec.json.encode(seqs).decode(), _ANY_SIZE if most_bytes is None else most_bytes
 
 
 def read_claimed(

@@ -21,6 +21,7 @@ from holdfast.model.job import (
 )
 from holdfast.model.payload import clean
 from holdfast.model.policy import Backoff
+from holdfast.store.namespaces import queue_range
 
 Key = bytes | str
 Row = tuple[Any, ...]  # sqlite3 knows no column types
@@ -47,6 +48,12 @@ def moment(instant: int) -> datetime:
 def micros_of_span(span: timedelta) -> int:
     """Return a span as stored: microseconds."""
     return span // _MICROSECOND
+
+
+def bounds(namespace: str | None) -> dict[str, object]:
+    """Return the bounds of the queue names of a namespace."""
+    within = queue_range(namespace)
+    return {"low_name": within.low, "high_name": within.high, "plain_names": within.plain}
 
 
 def key_of(job_id: str) -> Key:

@@ -20,7 +20,7 @@ from holdfast.store.sqlite.decode import (
     read_jobs,
     transition_of,
 )
-from holdfast.store.sqlite.encode import id_of, key_of, moment
+from holdfast.store.sqlite.encode import bounds, id_of, key_of, moment
 from holdfast.store.values import EventPage, NamedLock, QueueInfo
 
 _MEASURES = {measure.value: measure for measure in Measure}
@@ -72,29 +72,34 @@ def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[Nam
     return [NamedLock(name, holder, moment(until), data) for name, holder, until, data in rows]
 
 
-def stats(connection: sqlite3.Connection, first_minute: int) -> Stats:
+def stats(connection: sqlite3.Connection, first_minute: int, namespace: str | None) -> Stats:
     """Return the counters; see ``Store.stats``."""
+    within = bounds(namespace)
     tallies = tuple(
         Tally(queue, type_, priority, STATES[state], count)
-        for queue, type_, priority, state, count in connection.execute(statement("stats_tallies"))
+        for queue, type_, priority, state, count in connection.execute(
+            statement("stats_tallies"), within
+        )
     )
     readings = tuple(
         Reading(queue, type_, priority, _MEASURES[measure], bucket, count, top)
         for queue, type_, priority, measure, bucket, count, top in connection.execute(
-            statement("stats_readings"), (first_minute,)
+            statement("stats_readings_within" if namespace else "stats_readings"),
+            {**within, "first": first_minute},
         )
     )
     return Stats(tallies, readings)
 
 
-def queues(connection: sqlite3.Connection) -> list[QueueInfo]:
+def queues(connection: sqlite3.Connection, namespace: str | None) -> list[QueueInfo]:
     """Return every queue; see ``Store.queues``."""
+    within = bounds(namespace)
     counts: defaultdict[str, dict[State, int]] = defaultdict(dict)
-    for queue, state, count in connection.execute(statement("queue_counts")):
+    for queue, state, count in connection.execute(statement("queue_counts"), within):
         counts[queue][STATES[state]] = count
     settings = {
         name: (bool(paused), None if ageing is None else timedelta(microseconds=ageing))
-        for name, paused, ageing in connection.execute(statement("queues"))
+        for name, paused, ageing in connection.execute(statement("queues"), within)
     }
     found = []
     for name in sorted({*counts, *settings}):

@@ -15,9 +15,10 @@ import msgspec
 
 from holdfast.model.measures import minute_of
 from holdfast.store.cursors import read_cursor, write_cursor
+from holdfast.store.namespaces import queue_range
 from holdfast.store.sqlite.connection import statement
-from holdfast.store.sqlite.decode import read_jobs
-from holdfast.store.sqlite.encode import micros
+from holdfast.store.sqlite.decode import large_results, read_jobs
+from holdfast.store.sqlite.encode import bounds, micros
 from holdfast.store.values import (
     COUNT_CAP,
     FailurePage,
@@ -68,6 +69,10 @@ _CORRELATION = (
     " WHERE body.correlation IS NOT NULL AND body.correlation = :correlation"
 )
 _BY_CORRELATION = _CORRELATION.replace(" WHERE", " CROSS JOIN job ON job.seq = body.seq WHERE")
+_BY_NAMESPACE = (
+    "job INDEXED BY job_namespace WHERE instr(queue, '/') > 0"
+    " AND substr(queue, 1, instr(queue, '/')) = :prefix"
+)
 _BY_SEQ = "job WHERE true"
 
 
@@ -101,9 +106,11 @@ class _Finder:
         rows = self._rows(source, low, high, most)
         more = len(rows) > search.limit
         rows = rows[: search.limit]
-        jobs = read_jobs(self._connection, [seq for _, seq in rows])
+        seqs = [seq for _, seq in rows]
+        jobs = read_jobs(self._connection, seqs, search.most_bytes)
+        left_out = large_results(self._connection, seqs, search.most_bytes)
         cursor = write_cursor(search.order, rows[-1][0]) if more else None
-        return Page(tuple(jobs), cursor, total, exact)
+        return Page(tuple(jobs), cursor, total, exact, left_out)
 
     def _rows(self, source: Source, low: int, high: int, most: int) -> list[tuple[int, int]]:
         """Return (place, seq) of one job more than the page has, between two places.
@@ -151,7 +158,8 @@ class _Finder:
 
     def _total(self, source: Source) -> tuple[int, bool]:
         tables, filters = source.sql, self._filters
-        if source.alone and not any(getattr(self._search, name) for name in _FILTERS):
+        other = any(getattr(self._search, name) for name in _FILTERS)
+        if source.alone and not other and self._search.namespace is None:
             tables, filters = source.alone, filters.replace("job.seq", source.place)
         sql = (
             f"SELECT count(*) FROM (SELECT 1 FROM {tables}"  # noqa: S608  # constants above
@@ -165,8 +173,16 @@ class _Finder:
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
     def _source(self) -> Source:
-        """Return the source with the fewest candidates."""
-        return min(self._sources(), key=lambda source: source.count)
+        """Return the source with the fewest candidates.
+
+        The others are counted over all namespaces, so few jobs of a namespace are enough.
+        """
+        namespace = self._search.namespace
+        if not namespace:
+            return min(self._sources(), key=_count)
+        count = self._tallied(Search(namespace=namespace))
+        own = Source(_BY_NAMESPACE, "job.seq", ({"prefix": queue_range(namespace).low},), count)
+        return own if count <= COUNT_CAP else min(own, *self._sources(), key=_count)
 
     def _sources(self) -> Iterator[Source]:
         search = self._search
@@ -205,9 +221,14 @@ class _Finder:
                 "queues": _array(search.queues),
                 "states": _array(search.states),
                 "priorities": _array(search.priorities),
+                **bounds(search.namespace),
             },
         ).fetchone()
         return int(count)
+
+
+def _count(source: Source) -> int:
+    return source.count
 
 
 def _each(name: str, values: Iterable[str]) -> tuple[Parameters, ...]:
@@ -233,6 +254,8 @@ _FILTERS = {
     "created_before": " AND job.created_at < :created_before",
     "updated_after": " AND job.updated_at >= :updated_after",
 }
+_WITHIN = " AND job.queue >= :low_name AND job.queue < :high_name"
+_PLAIN = " AND instr(job.queue, '/') = 0"
 _TAGGED = (
     " AND EXISTS (SELECT 1 FROM tag AS t{0}"
     " WHERE t{0}.name = :name{0} AND t{0}.value = :value{0} AND t{0}.seq = job.seq)"
@@ -248,6 +271,9 @@ def _filters(search: Search) -> tuple[str, Parameters]:
         if value:
             sql += condition
             parameters[name] = _array(value) if isinstance(value, tuple) else micros(value)
+    if search.namespace is not None:
+        sql += _WITHIN if search.namespace else _PLAIN
+        parameters |= bounds(search.namespace)
     for place, (name, value) in enumerate(search.tags.items()):
         sql += _TAGGED.format(place)
         parameters |= {f"name{place}": name, f"value{place}": value}
@@ -268,22 +294,26 @@ def failures(connection: sqlite3.Connection, search: FailureSearch) -> FailurePa
         "categories": _array(search.categories),
         "types": _array(search.types),
         "queues": _array(search.queues),
+        **bounds(search.namespace),
         "code": search.code or None,
         "after": _FIRST if search.after is None else micros(search.after),
         "before": _LAST if search.before is None else micros(search.before),
     }
+    within = "_within" if search.namespace else ""
     last: tuple[int, ...] = (_LAST, _LAST)
     if search.cursor is not None:
         last = read_cursor(search.cursor, FAILURE_ORDER, parts=2)
     page = {**parameters, "at": last[0], "seq": last[1], "limit": search.limit + 1}
-    rows = connection.execute(statement("failures"), page).fetchall()
+    rows = connection.execute(statement(f"failures{within}"), page).fetchall()
     more = len(rows) > search.limit
     rows = rows[: search.limit]
     counted = Counter[tuple[str, str, str]]()
-    for category, code, type_ in connection.execute(statement("failure_counts"), parameters):
+    for category, code, type_ in connection.execute(
+        statement(f"failure_counts{within}"), parameters
+    ):
         counted[category, code, type_] += 1
     return FailurePage(
-        jobs=tuple(read_jobs(connection, [seq for _, seq in rows])),
+        jobs=tuple(read_jobs(connection, [seq for _, seq in rows], search.most_bytes)),
         next_cursor=write_cursor(FAILURE_ORDER, *rows[-1]) if more else None,
         total=counted.total(),
         by_category=_summed(counted, 0),

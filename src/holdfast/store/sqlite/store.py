@@ -234,9 +234,9 @@ class SQLiteStore:
         session = await self._get_session()
         return await session.read(lambda db: failures(db, search))
 
-    async def stats(self, window: timedelta) -> Stats:
+    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
         session, first = await self._get_session(), minute_of(self.now() - window)
-        return await session.read(lambda db: read.stats(db, first))
+        return await session.read(lambda db: read.stats(db, first, namespace))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         session, kept = await self._get_session(), self._location.events_kept
@@ -264,9 +264,9 @@ class SQLiteStore:
         session, instant = await self._get_session(), micros(self.now())
         return await session.read(lambda db: SQLiteLimits(db, read_rules(db), instant).states())
 
-    async def queues(self) -> list[QueueInfo]:
+    async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
         session = await self._get_session()
-        return await session.read(read.queues)
+        return await session.read(lambda db: read.queues(db, namespace))
 
     async def findings(self) -> list[Finding]:
         session, filesystem = (

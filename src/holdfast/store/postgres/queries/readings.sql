@@ -1,5 +1,5 @@
--- readings: the measures since a minute, summed
--- since integer, minutes from the epoch
+-- readings: the measures since a minute, summed, of all or all plain queues
+-- since integer, minutes from the epoch  plain boolean: only queues without a slash
 SELECT queue, type, priority, measure, bucket, sum(count)::bigint AS count, max(top) AS top
 FROM (
     SELECT queue, type, priority, measure, bucket, count, top
@@ -8,5 +8,6 @@ FROM (
     SELECT queue, type, priority, name, bucket, count, top
     FROM {schema}.delta WHERE minute >= %(since)s::integer
 ) AS every
+WHERE NOT %(plain)s::boolean OR strpos(queue, '/') = 0
 GROUP BY queue, type, priority, measure, bucket
 ORDER BY queue, type, priority, measure, bucket

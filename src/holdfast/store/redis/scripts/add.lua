@@ -132,6 +132,7 @@ local function write(job)
   put_in_place(j, job)
   set_index('created', j.job_id, j.number)
   set_index('t:' .. j.type, j.job_id, j.number)
+  index_namespace(q.name, j.job_id, j.number)
   for _, name in ipairs(job.index) do set_index(name, j.job_id, j.number) end
   if job.trace then call('HSET', shared .. 'traces', j.job_id, job.trace) end
   if job.key then
@@ -187,6 +188,8 @@ local function write_group(g)
   q.needs_marker = true
   call_in_slices('ZADD', shared .. 'created', numbers)
   call_in_slices('ZADD', shared .. 't:' .. type, numbers)
+  local namespace = namespace_of(g.queue)
+  if namespace then call_in_slices('ZADD', shared .. 'n:' .. namespace, numbers) end
   call_in_slices('ZADD', shared .. 's:SCHEDULED', numbers)
   call_in_slices('ZADD', shared .. 'moved', add_events(ids, type, g.queue, edges))
   call_in_slices('ZADD', shared .. 'over', expirations)

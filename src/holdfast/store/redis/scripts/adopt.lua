@@ -74,6 +74,7 @@ end
 local function add_to_indexes(j, job)
   set_index('created', j.job_id, j.number)
   set_index('t:' .. j.type, j.job_id, j.number)
+  index_namespace(j.q.name, j.job_id, j.number)
   for _, name in ipairs(job.index) do set_index(name, j.job_id, j.number) end
   if job.trace then call('HSET', shared .. 'traces', j.job_id, job.trace) end
   if job.key then

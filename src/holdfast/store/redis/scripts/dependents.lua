@@ -2,9 +2,9 @@
 -- edges: none
 -- ARGV[7] how many
 -- returns: per job {reply, {{place, parent, state}, ...}}
--- needs: base queue job links forget flow sync
+-- needs: base queue job links forget flow sync names
 local limit = tonumber(ARGV[7])
-for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
+follow_some('*')
 flush_indexes()
 flush_records()
 local found, from = {}, 0

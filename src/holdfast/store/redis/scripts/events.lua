@@ -3,8 +3,8 @@
 -- ARGV[7] number, 0 if it is greater than that of the newest event; ARGV[8] how many
 -- returns: {number of the newest, number of the oldest kept or '', entries}; an entry's id is
 -- the number of the last event in it
--- needs: base queue job links forget flow sync
-for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
+-- needs: base queue job links forget flow sync names
+follow_some('*')
 flush()
 local newest = within(call('GET', shared .. 'told'), MAX_EXACT) or 0
 local first = call('XRANGE', shared .. 'events', '-', '+', 'COUNT', 1)[1]

@@ -4,7 +4,7 @@
 -- ARGV[7] how many; ARGV[8] milliseconds between two checks for stalled jobs; ARGV[9] how often a job
 -- may stall
 -- returns: {now, replies}, earliest instant first, then in order of submission
--- needs: base queue job links forget flow sync stall
+-- needs: base queue job links forget flow sync names stall
 local limit = tonumber(ARGV[7])
 
 -- BullMQ's check: a job has stalled that was active at the check before and has no lock now.
@@ -23,9 +23,9 @@ local function check_stalled(q)
   call_in_slices('SADD', key, call('LRANGE', q.base .. 'active', 0, -1))
 end
 
-for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
+for _, name in ipairs(served_names()) do
   local q = queue(name)
-  if not q.unsupported and is_served(q) then guarded('queue ' .. name, check_stalled, q) end
+  if not q.unsupported then guarded('queue ' .. name, check_stalled, q) end
 end
 flush_indexes()
 

@@ -2,15 +2,24 @@
 -- edges: DELAYED -> SCHEDULED, RETRYING -> SCHEDULED
 -- ARGV[7] how many
 -- returns: {count, next due in microseconds or '', now}
--- needs: base queue job links forget flow sync sweep ready
+-- needs: base queue job links forget flow sync names sweep ready
 local limit = tonumber(ARGV[7])
 local due, next_due = {}, nil
-local queues, names = call('SMEMBERS', shared .. 'queues'), {}
-for _, name in ipairs(queues) do
-  if not queue(name).unsupported then names[#names + 1] = name end
+
+-- Queues that workers serve or that have due jobs, and some of the others, which all have their turn.
+local names, listed, served = {}, {}, {}
+local function look_at(found)
+  for _, name in ipairs(found) do
+    if not listed[name] and not queue(name).unsupported then names[#names + 1] = name end
+    listed[name] = true
+  end
 end
-local served = {}
-for _, name in ipairs(names) do served[name] = is_served(queue(name)) end
+look_at(served_names())
+for _, name in ipairs(names) do served[name] = true end
+look_at(call('ZRANGEBYSCORE', shared .. 'due', '-inf', int(now_ms), 'LIMIT', 0, math.max(limit, 1)))
+look_at(call('ZRANGEBYSCORE', shared .. 'due', '(' .. int(now_ms), '+inf', 'LIMIT', 0, 1))
+local followed = follow_some('*')
+look_at(followed)
 
 -- The score of a delayed job has milliseconds; hf:now has its exact instant, unless Node moved it.
 local function due_of(j, score)
@@ -68,6 +77,15 @@ for _, entry in ipairs(due) do
   end
 end
 
+local function note_next_due(q)
+  local first = attempt('ZRANGE', q.base .. 'delayed', 0, 0, 'WITHSCORES')
+  if first[2] then
+    call('ZADD', shared .. 'due', int(score_ms(tonumber(first[2]))), q.name)
+  elseif not first.err then
+    call('ZREM', shared .. 'due', q.name)
+  end
+end
+
 local function raise_aged(q, interval)
   local ready = call('ZRANGE', q.base .. 'prioritized', 0, 999, 'WITHSCORES')
   for i = 1, #ready, 2 do
@@ -94,12 +112,14 @@ end
 for _, name in ipairs(names) do guarded('queue ' .. name, mark_ready, queue(name)) end
 
 flush_indexes()
-for _, name in ipairs(names) do
-  local interval = within(call('HGET', shared .. 'ageing', name), MAX_EXACT)
-  if interval then guarded('queue ' .. name, raise_aged, queue(name), interval) end
+local ageing = call('HGETALL', shared .. 'ageing')
+for i = 1, #ageing, 2 do
+  local q, interval = queue(ageing[i]), within(ageing[i + 1], MAX_EXACT)
+  if interval and not q.unsupported then guarded('queue ' .. q.name, raise_aged, q, interval) end
 end
 sweep()
 flush()
-drop_vanished(queues)
+drop_vanished(followed)
+for _, name in ipairs(names) do note_next_due(queue(name)) end
 flush()
 return {count, next_due and int(next_due) or '', int(now)}

@@ -3,7 +3,7 @@
 -- ARGV[7] how many; ARGV[8] first minute kept; ARGV[9..12] span in microseconds or '' for
 -- COMPLETED, FAILED, DEAD_LETTER, CANCELLED
 -- returns: how many jobs were deleted
--- needs: base queue job links forget flow sync
+-- needs: base queue job links forget flow sync names
 local limit = tonumber(ARGV[7])
 local span = {
   COMPLETED = tonumber(ARGV[9]), FAILED = tonumber(ARGV[10]), DEAD_LETTER = tonumber(ARGV[11]),
@@ -47,7 +47,7 @@ local shortest
 for _, state in ipairs({'FAILED', 'DEAD_LETTER', 'CANCELLED'}) do
   if span[state] and (not shortest or span[state] < shortest) then shortest = span[state] end
 end
-for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
+for _, name in ipairs(follow_some('*')) do
   local q = queue(name)
   guarded('queue ' .. name, find_old, q, 'completed', span.COMPLETED)
   guarded('queue ' .. name, find_old, q, 'failed', shortest)
@@ -67,6 +67,8 @@ end
 for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .. ARGV[8])) do
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)
+  local namespace = string.match(minute, '@.*')
+  if namespace then call('ZREM', shared .. 'minutes' .. namespace, minute) end
 end
 reconcile_moved()
 flush()

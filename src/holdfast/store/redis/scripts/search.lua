@@ -1,8 +1,9 @@
 -- search: walks one index from a position and returns the jobs that match.
 -- edges: none of its own; follows BullMQ clients
--- ARGV[7] msgpack {index, ascending, from, look: limit of entries, jobs: limit of replies, filters}
--- returns: {replies, positions, how many match, last position or '', tally when requested}
--- needs: base queue job links forget flow sync
+-- ARGV[7] msgpack {indexes, ascending, from, look: limit of entries, jobs: limit of replies, filters}
+-- returns: {replies, positions, how many match, last position or '', tally when requested, pairs of
+-- id and size of a result that was left out}
+-- needs: base queue job links forget flow sync names
 local want = cmsgpack.unpack(ARGV[7])
 local function set_of(list)
   if #list == 0 then return nil end
@@ -15,15 +16,26 @@ local queues, levels = set_of(want.queues), set_of(want.levels)
 for _, name in ipairs(want.queues) do
   if call('EXISTS', prefix .. ':' .. name .. ':meta') == 1 then register(queue(name)) end
 end
-for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
+if #want.queues == 0 then
+  follow_some(want.namespace)
+else
+  for _, name in ipairs(want.queues) do queue(name) end
+end
 flush()
+
+local function is_within(name)
+  if want.namespace == '*' then return true end
+  if want.namespace == '' then return not string.find(name, '/', 1, true) end
+  return namespace_of(name) == want.namespace
+end
 
 local function matches(job_id)
   local record = record_of(job_id)
   if not record then return false end
   local level, name, type = read_record(record)
   if types and not types[type] then return false end
-  if queues and not queues[name] or levels and not levels[level] then return false end
+  if not is_within(name) or queues and not queues[name] then return false end
+  if levels and not levels[level] then return false end
   if states and not states[state_of(job_id) or ''] then return false end
   for _, index in ipairs(want.within) do
     if not call('ZSCORE', shared .. index, job_id) then return false end
@@ -38,15 +50,9 @@ local function matches(job_id)
   return true
 end
 
--- The running jobs, which have no index, as an index would list them.
-local function running()
-  local found, ids = {}, {}
-  for _, q in pairs(open_queues) do
-    for _, id in ipairs(attempt('LRANGE', q.base .. 'active', 0, -1)) do
-      local j = load_job(q, id)
-      if j and j.number and j.state == 'RUNNING' then found[#found + 1] = {j.number, j.job_id} end
-    end
-  end
+-- Some jobs as an index would list them: pairs of place and id.
+local function listed(found)
+  local ids = {}
   table.sort(found, function(a, b)
     if want.ascending then return a[1] < b[1] end
     return a[1] > b[1]
@@ -62,18 +68,64 @@ local function running()
   return ids
 end
 
-local bound = want.from and '(' .. int(want.from) or nil
-local ids
-if want.index == 's:RUNNING' then
-  ids = running()
-elseif want.ascending then
-  ids = call('ZRANGEBYSCORE', shared .. want.index, bound or '-inf', '+inf', 'WITHSCORES',
-    'LIMIT', 0, want.look)
-else
-  ids = call('ZREVRANGEBYSCORE', shared .. want.index, bound or '+inf', '-inf', 'WITHSCORES',
-    'LIMIT', 0, want.look)
+-- Running jobs have no index.
+local function running()
+  local found = {}
+  for _, name in ipairs(queues and want.queues or names_within(want.namespace)) do
+    for _, id in ipairs(attempt('LRANGE', prefix .. ':' .. name .. ':active', 0, -1)) do
+      local j = load_job(queue(name), id)
+      if j and j.number and j.state == 'RUNNING' then found[#found + 1] = {j.number, j.job_id} end
+    end
+  end
+  return listed(found)
 end
-local replies, positions, count = {}, {}, 0
+
+-- The index of a namespace lacks the jobs that older versions wrote: it counts only when it has as
+-- many as the counters.
+local FEW = 5000 -- up to so many jobs of a namespace are sorted by their newest transition
+local namespace_index = want.namespace ~= '*' and want.namespace ~= '' and 'n:' .. want.namespace
+if namespace_index then
+  local jobs, tally = 0, tallies_within(want.namespace)
+  for i = 2, #tally, 2 do jobs = jobs + tally[i] end
+  if call('ZCARD', shared .. namespace_index) ~= jobs then namespace_index = nil end
+end
+
+local function moved_within()
+  local found = {}
+  for _, id in ipairs(call('ZRANGE', shared .. namespace_index, 0, -1)) do
+    local place = call('ZSCORE', shared .. 'moved', id)
+    if place then found[#found + 1] = {tonumber(place), id} end
+  end
+  return listed(found)
+end
+
+-- The index with the fewest jobs; all have the same places, except moved.
+local function smallest(indexes)
+  local best, size
+  if namespace_index then indexes[#indexes + 1] = namespace_index end
+  for _, index in ipairs(indexes) do
+    local jobs = call('ZCARD', shared .. index)
+    if not size or jobs < size then best, size = index, jobs end
+  end
+  return best
+end
+
+local bound = want.from and '(' .. int(want.from) or nil
+local first = want.indexes[1]
+local ids
+if first == 's:RUNNING' then
+  ids = running()
+elseif first == 'moved' and namespace_index and call('ZCARD', shared .. namespace_index) <= FEW then
+  ids = moved_within()
+else
+  local index = shared .. (first == 'moved' and first or smallest(want.indexes))
+  if want.ascending then
+    ids = call('ZRANGEBYSCORE', index, bound or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, want.look)
+  else
+    ids = call('ZREVRANGEBYSCORE', index, bound or '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, want.look)
+  end
+end
+local replies, positions, left_out, count = {}, {}, {}, 0
 for i = 1, #ids, 2 do
   local ok, is_match = guarded(ids[i], matches, ids[i])
   if ok and is_match then
@@ -81,12 +133,14 @@ for i = 1, #ids, 2 do
     if #replies < want.jobs then
       local j = find(ids[i])
       if j then
-        replies[#replies + 1] = reply(j)
+        replies[#replies + 1] = reply(j, want.most_bytes)
         positions[#positions + 1] = ids[i + 1]
+        if j.left_out then append(left_out, {j.job_id, j.left_out}) end
       end
     end
   end
 end
 local last = #ids >= want.look * 2 and ids[#ids] or ''
 flush()
-return {replies, positions, count, last, want.tally and call('HGETALL', shared .. 'tally') or {}}
+local tally = want.tally and tallies_within(want.namespace) or {}
+return {replies, positions, count, last, tally, left_out}

@@ -6,4 +6,6 @@ WHERE failed_at IS NOT NULL AND failed_at >= :after AND failed_at < :before
     AND (:categories IS NULL OR category IN (SELECT value FROM json_each(:categories)))
     AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
     AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+    AND queue >= :low_name AND queue < :high_name
+    AND (NOT :plain_names OR instr(queue, '/') = 0)
     AND (:code IS NULL OR code = :code)

@@ -158,14 +158,47 @@ local function add_to(hash, field, change)
   fields[field] = (fields[field] or 0) + change
 end
 
--- minute -> field -> {count, largest microseconds}
+-- A queue's name, or a counter that begins with one, in an order in which those of a namespace are
+-- a range. Names without a slash follow a colon, which no name has.
+local function ranked(name)
+  return string.find(name, '^[^:]*/') and name or ':' .. name
+end
+local function namespace_of(name) return string.match(name, '^([^:/]+)/') end
+
+-- The fields of tally by namespace, and those of RUNNING jobs by type.
+local function index_tally(field)
+  if call('ZADD', shared .. 'tallied', 0, ranked(field)) == 0 then return end
+  local state, type = string.match(field, '^[^:]*:[^:]*:([^:]*):(.*)$')
+  if state == 'RUNNING' then call('ZADD', shared .. 'ran', 0, type .. '\n' .. field) end
+end
+
+-- Older versions do not write these indexes; whenever they lack entries they are written again.
+local function list_tallies()
+  if call('ZCARD', shared .. 'tallied') == call('HLEN', shared .. 'tally') then return end
+  call('DEL', shared .. 'tallied')
+  for _, field in ipairs(call('HKEYS', shared .. 'tally')) do index_tally(field) end
+end
+
+local function index_namespace(queue_name, job_id, number)
+  local namespace = namespace_of(queue_name)
+  if namespace then set_index('n:' .. namespace, job_id, number) end
+end
+
+-- When the earliest delayed job of each queue is due, or earlier: promote looks at the queue then.
+local function note_due(q, due_ms)
+  local known = tonumber(call('ZSCORE', shared .. 'due', q.name) or nil)
+  if not known or known > due_ms then call('ZADD', shared .. 'due', int(due_ms), q.name) end
+end
+
+-- minute, or minute@namespace -> field -> {count, largest microseconds}
 local function bucket(micros)
   if micros <= 1 then return 0 end
   local mantissa, exponent = math.frexp(micros)
   return math.ceil((exponent + math.log(mantissa) / math.log(2)) * 4)
 end
 local function measure(kind_prefix, type, name, at, micros, times)
-  local minute = math.floor(at / 60000000)
+  local minute, namespace = int(math.floor(at / 60000000)), namespace_of(kind_prefix)
+  if namespace then minute = minute .. '@' .. namespace end
   local fields = measures[minute]
   if not fields then
     fields = {}
@@ -233,7 +266,11 @@ local function flush_sums()
   for hash, fields in pairs(sum_changes) do
     for field, change in pairs(fields) do
       local sum = change ~= 0 and increment(shared .. hash, field, change)
-      if sum == 0 and hash ~= 'tally' then call('HDEL', shared .. hash, field) end
+      if hash == 'tally' then
+        if sum == change then index_tally(field) end
+      elseif sum == 0 then
+        call('HDEL', shared .. hash, field)
+      end
     end
   end
   sum_changes = {}
@@ -241,7 +278,7 @@ end
 
 local function flush_measures()
   for minute, fields in pairs(measures) do
-    local key = shared .. 'minute:' .. int(minute)
+    local key = shared .. 'minute:' .. minute
     local is_new = false
     for field, sum in pairs(fields) do
       is_new = increment(key, 'n:' .. field, sum[1]) == sum[1] or is_new
@@ -249,7 +286,11 @@ local function flush_measures()
         call('HSET', key, 't:' .. field, int(sum[2]))
       end
     end
-    if is_new then call('ZADD', shared .. 'minutes', minute, int(minute)) end
+    if is_new then
+      local number, namespace = string.match(minute, '^(%d+)(.*)$')
+      call('ZADD', shared .. 'minutes', number, minute)
+      if namespace ~= '' then call('ZADD', shared .. 'minutes' .. namespace, number, minute) end
+    end
   end
   measures = {}
 end

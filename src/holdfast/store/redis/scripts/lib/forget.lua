@@ -18,6 +18,7 @@ local function forget(job_id, state)
     add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
     if state ~= 'RUNNING' then set_index('s:' .. state, job_id) end
     set_index('t:' .. type, job_id)
+    index_namespace(queue_name, job_id)
     set_index('over', job_id)
     set_index('created', job_id)
     set_index('moved', job_id)

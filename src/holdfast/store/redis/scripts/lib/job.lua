@@ -68,12 +68,23 @@ local function holds(j, token)
   return is_active(j.q, j.id)
 end
 
--- What a reader receives: id, queue, the core fields as they are now, the other fields.
-local function reply(j)
+-- What a reader receives: id, queue, the core fields as they are now, the other fields. Contents with
+-- more than most bytes are left out, without reading them; left_out is the size of such a result.
+local function reply(j, most)
   local values = j.values
+  local function is_large(name)
+    local size = string.find(' data hf:cp returnvalue hf:res ', ' ' .. name .. ' ', 1, true) and call('HSTRLEN', j.key, name) or 0
+    if size <= most then return false end
+    if name == 'returnvalue' or name == 'hf:res' then j.left_out = size end
+    return true
+  end
   local function more(names)
-    local from = #values
-    for i, value in ipairs(call('HMGET', j.key, unpack(names))) do values[from + i] = value end
+    local from, read = #values, names
+    if most then
+      read = {}
+      for i, name in ipairs(names) do read[i] = is_large(name) and 'hf:none' or name end
+    end
+    for i, value in ipairs(call('HMGET', j.key, unpack(read))) do values[from + i] = value end
   end
   if #values == #CORE then more(OWN) end
   if not j.ttl or j.now[FOREIGN_FAILURE] ~= '' or j.state == 'COMPLETED' then more(NODE) end

@@ -17,10 +17,10 @@ local function has_limits(q)
 end
 
 local function running_of_type(type)
-  local sum, tally = 0, call('HGETALL', shared .. 'tally')
-  for i = 1, #tally, 2 do
-    local state, name = string.match(tally[i], '^[^:]*:[^:]*:([^:]*):(.*)$')
-    if state == 'RUNNING' and name == type then sum = sum + tally[i + 1] end
+  list_tallies()
+  local sum, from = 0, type .. '\n'
+  for _, member in ipairs(call('ZRANGEBYLEX', shared .. 'ran', '[' .. from, '(' .. type .. '\11')) do
+    sum = sum + (call('HGET', shared .. 'tally', string.sub(member, #from + 1)) or 0)
   end
   return sum
 end

@@ -51,6 +51,7 @@ local function register(q)
   if q.is_broken then return end
   if not q.is_registered then
     call('SADD', shared .. 'queues', q.name)
+    call('ZADD', shared .. 'names', 0, ranked(q.name))
     q.is_registered = true
   end
   if q.sets_length then
@@ -143,6 +144,7 @@ local function postpone(q, id, due_ms)
     'WITHSCORES', 'LIMIT', 0, 1)
   local score = last[2] and math.min(tonumber(last[2]) + 1, low + 4095) or low
   call('ZADD', q.base .. 'delayed', int(score), id)
+  note_due(q, due_ms)
   q.needs_due_marker = true
 end
 

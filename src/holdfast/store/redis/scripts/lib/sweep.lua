@@ -17,6 +17,8 @@ local function sweep_gone(q, cursor)
   call('HDEL', shared .. 'seen', q.name)
   if call('EXISTS', q.base .. 'meta') == 0 then
     call('SREM', shared .. 'queues', q.name)
+    call('ZREM', shared .. 'names', ranked(q.name))
+    call('ZREM', shared .. 'due', q.name)
     call('ZREM', shared .. 'served', q.name)
   end
   return nil
@@ -36,7 +38,7 @@ local function sweep_place(q, place, cursor)
 end
 
 local function sweep()
-  local pending = call('HGETALL', shared .. 'sweeps')
+  local pending = call('HSCAN', shared .. 'sweeps', 0, 'COUNT', 100)[2]
   for i = 1, #pending, 2 do
     local place, cursor = string.match(pending[i + 1], '^(%d):(%d+)$')
     place, cursor = math.max(1, tonumber(place) or 1), cursor or '0'
@@ -54,12 +56,13 @@ end
 -- BullMQ deletes old ended jobs without an event. When we count more than exist, find those.
 local VANISHED_STEP = 4000
 local function drop_vanished(names)
-  local excess, tally = 0, call('HGETALL', shared .. 'tally')
-  for i = 1, #tally, 2 do
-    local state = string.match(tally[i], '^[^:]*:[^:]*:([^:]*):')
-    if TERMINAL[state] then excess = excess + (within(tally[i + 1], MAX_COUNT) or 0) end
-  end
+  local excess = 0
   for _, name in ipairs(names) do
+    local tally = tallies_of_queue(name)
+    for i = 1, #tally, 2 do
+      local state = string.match(tally[i], '^[^:]*:[^:]*:([^:]*):')
+      if TERMINAL[state] then excess = excess + (within(tally[i + 1], MAX_COUNT) or 0) end
+    end
     local base = prefix .. ':' .. name .. ':'
     local completed, failed = attempt('ZCARD', base .. 'completed'), attempt('ZCARD', base .. 'failed')
     excess = excess - (tonumber(completed) or 0) - (tonumber(failed) or 0)

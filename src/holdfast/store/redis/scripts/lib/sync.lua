@@ -93,6 +93,7 @@ local function follow(j, to, due)
   end
   if due then
     j.now[DUE] = int(score_ms(due) * 1000)
+    note_due(j.q, score_ms(due))
   end
   save(j)
   if TERMINAL[j.state] and j.has_children then notify_children(j.job_id, j.state) end
@@ -105,6 +106,7 @@ local function register_job(j)
   j.now[NUMBER], j.now[EXPIRES], j.now[CREATED] = int(j.number), int(j.expires), int(j.created)
   set_index('created', j.job_id, j.number)
   set_index('t:' .. j.type, j.job_id, j.number)
+  index_namespace(j.q.name, j.job_id, j.number)
   register(j.q)
 end
 

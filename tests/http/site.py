@@ -146,7 +146,7 @@ class Site:
         async def serve() -> None:
             try:
                 asked = {**scope(method, path, key, headers), "client": (client, 5)}
-                await self.asgi(asked, receive, messages.put)
+                await watched(self.asgi(asked, receive, messages.put))
             finally:
                 await messages.put(None)
 

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 LARGEST_BODY = 16 * MEBIBYTE + 65_536
 """Bytes: the largest payload that a store can be set to accept, and the fields around it."""
+LONG_LISTS = 8 * MEBIBYTE
+"""Bytes: a thousand of the longest ids, or the longest texts, however their JSON is escaped."""
 RESPONSE_TIMEOUT = 35.0
 """How long a handler may take, in seconds; submissions stop by themselves after 30."""
 

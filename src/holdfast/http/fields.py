@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -14,6 +14,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.payload import clean
 from holdfast.model.times import format_duration, parse_duration, parse_timestamp, shown
 
+NULL = msgspec.Raw(b"null")
 Schema = Mapping[str, object]
 MAX_PARAMETERS = 1000
 _DEEP = re.compile(r"([a-z_]+)\[(.*)\]", re.DOTALL)
@@ -31,6 +32,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """In a query: may be repeated."""
     deep: bool = False
     """In a query: ``name[key]=value`` any number of times."""
+    raw: bool = False
+    """In a body: the value stays JSON text, which is neither decoded nor checked here."""
     required: bool = False
     description: str = ""
 
@@ -66,16 +69,27 @@ def read_fields(
 
     It may repeat what the ``path`` names, such as the job.
     """
-    given = decode_json(body) if body.strip() else {}
-    if not isinstance(given, dict):
-        raise _not_json("INVALID", f"must be a JSON object, got {shown(given)}")
-    own = {str(name): value for name, value in given.items()}
+    own = _given(body, {field.name for field in fields if field.raw})
     faults = [
         Fault(name, "CONFLICT", f"must be {shown(value)} as in the path, got {shown(own[name])}")
         for name, value in (path or {}).items()
         if name in own and own[name] != value
     ]
     return _read({k: v for k, v in own.items() if k not in (path or {})}, fields, faults)
+
+
+def _given(body: bytes, raw: Collection[str]) -> dict[str, object]:
+    if not body.strip():
+        return {}
+    if raw:
+        return {
+            name: value if name in raw else decode_json(bytes(value))
+            for name, value in raw_fields(body).items()
+        }
+    given = decode_json(body)
+    if not isinstance(given, dict):
+        raise _not_json("INVALID", f"must be a JSON object, got {shown(given)}")
+    return {str(name): value for name, value in given.items()}
 
 
 def read_query(text: str, fields: Sequence[Field]) -> dict[str, object]:

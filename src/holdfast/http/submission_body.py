@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.fields import raw_fields, unknown, whole
+from holdfast.http.fields import NULL, raw_fields, unknown, whole
 from holdfast.model.acceptance import MOST_JOBS, read
 from holdfast.model.reserved import RESERVED
 from holdfast.model.submission import Submission
@@ -133,7 +133,6 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
 
 _BATCH = ("jobs", "atomic")
 _large = msgspec.json.Decoder(_Large)
-_NULL = msgspec.Raw(b"null")
 _jobs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -141,7 +140,7 @@ def _batch_job(job: msgspec.Raw, key: str | None) -> Submission:
     try:
         _check_rest(bytes(job), "payload")
         given = raw_fields(bytes(job))
-        own = given.get("idempotency_key", _NULL) != _NULL
+        own = given.get("idempotency_key", NULL) != NULL
         return submission_of(given, key=None if own else key)
     except ValidationError as error:
         return Submission(type="", faults=error.faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TypedDict, cast
 
-from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.endpoint import LONG_LISTS, Call, Endpoint
 from holdfast.http.fields import Field, flag, instant, text_list
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
@@ -95,6 +95,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/cancel",
         name="cancelJobs",
+        body_bytes=LONG_LISTS,
         summary="Cancel many jobs, by id or by filter",
         description=ABOUT,
         handler=cancel_batch,
@@ -108,6 +109,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/retry",
         name="retryJobs",
+        body_bytes=LONG_LISTS,
         summary="Run many FAILED and DEAD_LETTER jobs again, by id or by filter",
         description=f"{ABOUT} A retried job waits for its retried dependencies.",
         handler=retry_batch,
@@ -121,6 +123,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/delete",
         name="deleteJobs",
+        body_bytes=LONG_LISTS,
         summary="Delete many ended jobs that no live job depends on, by id or by filter",
         description=ABOUT,
         handler=delete_batch,

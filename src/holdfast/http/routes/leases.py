@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.endpoint import LARGEST_BODY, LONG_LISTS, Call, Endpoint
 from holdfast.http.fields import Field, base64_bytes, duration, integer, text, text_list
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
@@ -205,6 +205,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/workers/claim",
         name="claimJobs",
+        body_bytes=LONG_LISTS,
         summary="Claim jobs",
         description="The worker holds each job until its lease ends. With wait, an empty response"
         " comes only after so long.",
@@ -233,6 +234,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/workers/heartbeat",
         name="renewLeases",
+        body_bytes=LONG_LISTS,
         summary="Renew leases",
         description="Each lease lasts lease_seconds from now. held false: another worker may have"
         " the job; stop working on it. timed_out: the attempt is past its deadline and failed as"
@@ -285,6 +287,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{JOB}/checkpoint",
         name="saveCheckpoint",
+        body_bytes=LARGEST_BODY,
         summary="Save a checkpoint for the next attempt",
         description="The claim of the next attempt contains it. cancel_requested: stop now and fail"
         " with category CANCELLED.",

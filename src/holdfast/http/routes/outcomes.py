@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import cast
 
 import msgspec
 
-from holdfast.errors import Fault, ValidationError
-from holdfast.http.endpoint import LARGEST_BODY, Call, Endpoint
-from holdfast.http.fields import Field, base64_bytes, duration, raw_fields, text
+from holdfast.errors import Fault, PermanentError, ValidationError
+from holdfast.http.endpoint import LARGEST_BODY, LONG_LISTS, Call, Endpoint
+from holdfast.http.fields import NULL, Field, base64_bytes, decode_json, duration, raw_fields, text
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.http.routes.leases import (
@@ -28,8 +27,9 @@ from holdfast.http.submission_body import submission_of
 from holdfast.http.workers import Settlement
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory, Job
-from holdfast.model.payload import PayloadError, encode, encode_result
+from holdfast.model.payload import MAX_RESULT, PayloadError, encode, encode_result
 from holdfast.model.status import OutputEncoding
+from holdfast.model.submission import Submission
 from holdfast.model.times import shown
 from holdfast.model.validation import MAX_KEY
 from holdfast.runtime.off_loop import off_loop
@@ -51,16 +51,26 @@ async def complete(call: Call) -> JsonResponse:
 
 def _output(call: Call) -> bytes | None:
     """Return the result to store."""
+    output = bytes(cast("msgspec.Raw", call.fields.get("output", NULL)))
     if call.fields.get("output_encoding") == OutputEncoding.BASE64:
-        try:
-            return encode_result(_BASE64_OUTPUT.read(call.fields.get("output")))
-        except ValueError as error:
-            raise ValidationError([Fault("output", "INVALID", str(error))]) from None
-    output = raw_fields(call.body).get("output")
+        return _bytes_output(output)
+    if output == bytes(NULL):
+        return None
     try:
-        return None if output is None or bytes(output) == b"null" else encode(output)[0]
+        if len(output) > MAX_RESULT:
+            raise PayloadError("TOO_LARGE", f"must have at most {MAX_RESULT} bytes as JSON")
+        return encode(msgspec.Raw(output))[0]
     except PayloadError as error:
         raise ValidationError([error.fault("output")]) from None
+
+
+def _bytes_output(output: bytes) -> bytes | None:
+    try:
+        return encode_result(_BASE64_OUTPUT.read(decode_json(output)))
+    except ValueError as error:
+        raise ValidationError([Fault("output", "INVALID", str(error))]) from None
+    except PermanentError as error:
+        raise ValidationError([Fault("output", "TOO_LARGE", str(error))]) from None
 
 
 async def fail(call: Call) -> JsonResponse:
@@ -95,7 +105,8 @@ class SpawnedBody(msgspec.Struct, frozen=True):
 
 async def spawn(call: Call) -> JsonResponse:
     """Submit a child of a running job."""
-    submission = submission_of(cast("Mapping[str, msgspec.Raw]", call.fields["job"]))
+    read = partial(_child, cast("msgspec.Raw", call.fields["job"]))
+    submission = await off_loop(len(call.body), read)
     submitter = call.service.submitter_for(call.operations)
     key, fence = call.fields.get("key"), fence_of(call)
     parent = await remote_workers(call).held(fence)
@@ -108,10 +119,11 @@ async def spawn(call: Call) -> JsonResponse:
     return JsonResponse(SpawnedBody(job_id), 201)
 
 
-def _read_child(value: object) -> Mapping[str, msgspec.Raw]:
-    if not isinstance(value, dict):
-        raise ValueError(f"must be a submission, got {shown(value)}")
-    return raw_fields(msgspec.json.encode(value))
+def _child(job: msgspec.Raw) -> Submission:
+    if not bytes(job).startswith(b"{"):
+        message = f"must be a submission, got {shown(decode_json(bytes(job)))}"
+        raise ValidationError([Fault("job", "INVALID", message)])
+    return submission_of(raw_fields(bytes(job)))
 
 
 _STALE_OR_MISSING = ("STALE_LEASE", "NOT_FOUND")
@@ -131,7 +143,7 @@ ENDPOINTS = (
         permission=Permission.WORK,
         body_fields=(
             TOKEN,
-            Field(name="output", schema={}, description="Any JSON, or base64 of bytes."),
+            Field(name="output", schema={}, raw=True, description="Any JSON, or base64 of bytes."),
             one_of("output_encoding", tuple(encoding.value for encoding in OutputEncoding)),
         ),
         example={"lease_token": "9f...", "output": {"sent": True}},
@@ -142,6 +154,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{JOB}/fail",
         name="failJob",
+        body_bytes=LONG_LISTS,
         summary="Fail a job",
         description="TEMPORARY (the default), TIMEOUT and SYSTEM are retried while attempts are"
         " left, TIMEOUT and SYSTEM unless the job has retry_timeouts or retry_crashes false;"
@@ -190,7 +203,7 @@ ENDPOINTS = (
             Field(
                 name="job",
                 schema={"$ref": "#/components/schemas/JobSubmission"},
-                read=_read_child,
+                raw=True,
                 required=True,
             ),
         ),

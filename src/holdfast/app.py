@@ -20,9 +20,11 @@ from holdfast.model.results import (
 )
 from holdfast.model.submission import SubmitOptions
 from holdfast.observe.redaction import Redaction
+from holdfast.operations.admission import Admission
 from holdfast.operations.declarations import Declarations
 from holdfast.operations.environment import from_environment
 from holdfast.operations.interface import JobOperations, OperationsBackend
+from holdfast.operations.name_quota import NameQuota
 from holdfast.operations.operations import Operations
 from holdfast.operations.quota import Quota
 from holdfast.operations.submitter import Submitter
@@ -180,23 +182,32 @@ class Holdfast(JobOperations):
         *,
         waiter: JobWaiter | None = None,
         declarations: Declarations | None = None,
+        names: NameQuota | None = None,
     ) -> Operations:
         """Return the operations of this app over a store that is already started."""
-        quota = Quota(store, self.limits, self.clock)
+        admission = Admission(store, Quota(store, self.limits, self.clock), names)
         declared = declarations or self.declarations(store)
-        submitter = Submitter(store, self.randomness, self.limits, declared, quota, self._callbacks)
+        submitter = Submitter(
+            store, self.randomness, self.limits, declared, admission, self._callbacks
+        )
         return Operations(store, submitter, waiter=waiter)
 
     def submitter(
-        self, store: Store, declarations: Declarations | None = None, *, screens: bool = True
+        self,
+        store: Store,
+        declarations: Declarations | None = None,
+        *,
+        screens: bool = True,
+        names: NameQuota | None = None,
     ) -> Submitter:
-        """Return a submitter for jobs that running jobs or schedules add: no quota applies.
+        """Return a submitter for jobs that running jobs or schedules add: only names are limited.
 
         ``screens`` is whether it refuses callback addresses whose delivery will be refused.
         """
         declared = declarations or self.declarations(store)
+        admission = Admission(store, names=names)
         callbacks = self._callbacks if screens else None
-        return Submitter(store, self.randomness, self.limits, declared, callbacks=callbacks)
+        return Submitter(store, self.randomness, self.limits, declared, admission, callbacks)
 
     def declarations(self, store: Store) -> Declarations:
         """Return the defaults of jobs: those that this app declares, else those published."""

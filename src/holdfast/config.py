@@ -114,6 +114,9 @@ _SERVICE_LIMITS = {
     "long_polls_per_key": "requests of one key that wait for a job or for work",
     "bytes_per_key": "bytes of bodies of one key at a time",
     "bytes": "bytes of bodies of all keys at a time",
+    "queues_per_namespace": "names of queues that a namespace may use",
+    "types_per_namespace": "names of job types that a namespace may use",
+    "tags_per_namespace": "names of tags that a namespace may use",
 }
 LISTEN = "listen."
 _CONNECTION_LIMITS = {

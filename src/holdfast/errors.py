@@ -3,7 +3,7 @@
 # HoldfastError
 # ├── ValidationError         a request broke rules; carries every fault at once
 # ├── DuplicateError          an idempotency key was reused with another payload
-# ├── QuotaError              a limit on depth or rate is reached; has ``retry_after``
+# ├── QuotaError              a limit is reached; has ``retry_after`` if waiting helps
 # ├── NotFoundError           no such job
 # ├── UnauthorizedError       no API key, or an invalid one
 # ├── ForbiddenError          the API key's role does not allow the call
@@ -81,15 +81,17 @@ class DuplicateError(HoldfastError):
 class QuotaError(HoldfastError):
     """A limit is reached; nothing was written."""
 
-    def __init__(self, limit: str, *, current: int, maximum: int, retry_after: timedelta) -> None:
+    def __init__(
+        self, limit: str, *, current: int, maximum: int, retry_after: timedelta | None = None
+    ) -> None:
         self.limit = limit
         self.current = current
         self.maximum = maximum
         self.retry_after = retry_after
-        super().__init__(
-            f"{limit} limit of {maximum} reached (now {current}),"
-            f" retry after {retry_after.total_seconds():g} s"
-        )
+        message = f"{limit} limit of {maximum} reached (now {current})"
+        if retry_after is not None:
+            message += f", retry after {retry_after.total_seconds():g} s"
+        super().__init__(message)
 
 
 class NotFoundError(HoldfastError):

@@ -53,7 +53,7 @@ MEANING = {
     "URI_TOO_LONG": "Path and query are longer than the service accepts.",
     "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
     "MISDIRECTED": "The Host header names no address of this machine.",
-    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After gives the time to wait.",
+    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After gives the time to wait, if that helps.",
     "HEADERS_TOO_LARGE": "The headers are too many or larger than the service accepts.",
     "INTERNAL_ERROR": "The service failed; its log has details under the request id.",
     "UNAVAILABLE": "The store cannot be reached, or the service is full or stops; repeat the call.",
@@ -147,5 +147,5 @@ def _quota(error: QuotaError) -> APIError:
         limit=error.limit,
         current=error.current,
         maximum=error.maximum,
-        retry_after=error.retry_after,
+        retry_after=UNSET if error.retry_after is None else error.retry_after,
     )

@@ -25,6 +25,9 @@ OPTIONS = {
     "service.long_polls_per_key": ("N", "Long polls of one key.  [1000]"),
     "service.bytes_per_key": ("BYTES", "Bodies of one key at a time.  [64 MiB]"),
     "service.bytes": ("BYTES", "Bodies of all keys at a time.  [256 MiB]"),
+    "service.queues_per_namespace": ("N", "Names of queues of a namespace.  [1000]"),
+    "service.types_per_namespace": ("N", "Names of job types of a namespace.  [1000]"),
+    "service.tags_per_namespace": ("N", "Names of tags of a namespace.  [1000]"),
 }
 """The placeholder and the help of each setting; the flag has its name."""
 

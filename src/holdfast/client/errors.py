@@ -19,7 +19,6 @@ from holdfast.errors import (
     UnauthorizedError,
     ValidationError,
 )
-from holdfast.model.policy import SECOND
 
 
 def error_from(response: ServiceResponse, *, job_id: str = "", key: str = "") -> HoldfastError:
@@ -55,5 +54,5 @@ def _quota(error: APIError) -> QuotaError:
         error.limit or "unknown",
         current=error.current or 0,
         maximum=error.maximum or 0,
-        retry_after=error.retry_after or SECOND,
+        retry_after=error.retry_after or None,
     )

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from holdfast.encryption.envelope import unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
-from holdfast.model.reserved import PLACE, QUEUE_PROFILES, TASKS
+from holdfast.model.reserved import NAMES, PLACE, QUEUE_PROFILES, TASKS
 from holdfast.store import JobEvent, JobNote, Record, RecordWrite
 
-_PLAIN = frozenset({PLACE, TASKS, QUEUE_PROFILES})
+_PLAIN = frozenset({NAMES, PLACE, TASKS, QUEUE_PROFILES})
 """Kinds of records that are not encrypted."""
 
 

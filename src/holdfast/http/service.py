@@ -23,6 +23,7 @@ from holdfast.http.rejections import Rejections
 from holdfast.model.policy import ServiceLimits
 from holdfast.observe import Observer, Silent
 from holdfast.operations.declarations import Declarations
+from holdfast.operations.name_quota import NameQuota
 from holdfast.operations.operations import Operations
 from holdfast.operations.publisher import Publisher
 from holdfast.operations.submitter import Submitter
@@ -54,7 +55,8 @@ class Service:
         """Host names, besides those of this machine, that may be called without keys."""
         self.origins = frozenset(origins)
         """Origins, besides that of the service, whose pages may call it."""
-        self.capacity = Capacity(capacity)
+        self._limits = capacity or ServiceLimits()
+        self.capacity = Capacity(self._limits)
         self.stopping = asyncio.Event()
         self.request_counts = RequestCounts()
         self.rejections = Rejections(app.clock, self.observer)
@@ -63,6 +65,7 @@ class Service:
         self._describe = describe
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
         self._declarations: dict[str, Declarations] = {}
+        self._names: dict[str, NameQuota] = {}
 
     @cached_property
     def document(self) -> bytes:
@@ -115,7 +118,10 @@ class Service:
                 self.app.store, caller.namespace, owner=caller.key_id, only_own=caller.only_own
             )
             found = self._views[key] = self.app.over(
-                store, waiter=self._waiter, declarations=self._declarations_in(caller.namespace)
+                store,
+                waiter=self._waiter,
+                declarations=self._declarations_in(caller.namespace),
+                names=self._names_in(caller.namespace),
             )
             if len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
@@ -125,7 +131,8 @@ class Service:
         """Return a submitter of the children of running jobs, for a caller's view."""
         store = operations.store
         namespace = store.namespace if isinstance(store, TenantStore) else ""
-        return self.app.submitter(store, self._declarations_in(namespace))
+        declared, names = self._declarations_in(namespace), self._names_in(namespace)
+        return self.app.submitter(store, declared, names=names)
 
     def _declarations_in(self, namespace: str) -> Declarations:
         """The declarations of a namespace, which all its callers share."""
@@ -134,3 +141,10 @@ class Service:
             store = TenantStore(self.app.store, namespace)
             found = self._declarations[namespace] = self.app.declarations(store)
         return found
+
+    def _names_in(self, namespace: str) -> NameQuota | None:
+        """The names that a namespace may use; jobs of no namespace are the operator's own."""
+        if namespace and namespace not in self._names:
+            store = TenantStore(self.app.store, namespace)
+            self._names[namespace] = NameQuota(store, self._limits, self.app.clock)
+        return self._names.get(namespace)

@@ -197,7 +197,7 @@ def declared_backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
 
 
 class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key may use of a server process at a time, and all keys together."""
+    """What one key may use of a server process at a time, all keys, and the keys of a namespace."""
 
     requests_per_key: int = 64
     """Requests that are handled at once; further ones wait for their turn."""
@@ -211,6 +211,12 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of bodies that are received, handled or sent."""
     bytes: int = 256 * MEBIBYTE
     """Bytes of bodies of all keys together."""
+    queues_per_namespace: int = 1000
+    """Names of queues; known ones remain in use when there are so many."""
+    types_per_namespace: int = 1000
+    """Names of job types."""
+    tags_per_namespace: int = 1000
+    """Names of tags."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):

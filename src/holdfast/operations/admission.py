@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
 from holdfast.errors import QuotaError, ValidationError
+from holdfast.model.acceptance import PlainSubmission
 from holdfast.model.job import Job
 from holdfast.model.policy import MEBIBYTE
 from holdfast.model.reserved import CALLBACKS
+from holdfast.operations.name_quota import NameQuota, Names, names_of
 from holdfast.operations.quota import Quota
 from holdfast.store import Added, AddStatus, RecordWrite, Store
 
@@ -23,13 +25,22 @@ Add = Callable[[Sequence[Job]], Awaitable[Sequence[Added]]]
 class Admission:
     """Admits new jobs, or raises ``ValidationError`` or ``QuotaError``."""
 
-    def __init__(self, store: Store, quota: Quota | None) -> None:
+    def __init__(
+        self, store: Store, quota: Quota | None = None, names: NameQuota | None = None
+    ) -> None:
         self._store = store
         self._quota = quota if quota is not None and quota.is_limited else None
-        self.is_limited = self._quota is not None
+        self._names = names
+        self.is_limited = self._quota is not None or names is not None
         """Whether there is any quota to check."""
         self._has_callbacks = False
         """Whether the store has the record that jobs with a ``callback_url`` exist."""
+
+    def admits(self, submission: PlainSubmission | None) -> bool:
+        """Whether a submission needs no ``admit``: it has known names, and nothing else counts."""
+        if self._quota is not None or self._names is None or submission is None:
+            return False
+        return self._names.knows(submission.template)
 
     def checked(self, job: Job) -> Job:
         """Return the job; ``ValidationError`` when it is too large for the store."""
@@ -57,6 +68,8 @@ class Admission:
         """
         if not self._has_callbacks and any(job.callback_url for job in jobs):
             await self.expect_callbacks()
+        if self._names is not None:
+            await self._names.admit(names_of(jobs))
         if self._quota is None:
             return ()
         try:
@@ -68,6 +81,12 @@ class Admission:
             await self._quota.admit(new)
             return new
         return jobs
+
+    async def admit_names(self, *, queue: str | None = None, tags: Collection[str] = ()) -> None:
+        """QuotaError when a queue or tag of an existing job is one name too many."""
+        if self._names is not None:
+            queues = () if queue is None else (queue,)
+            await self._names.admit(Names(queues=frozenset(queues), tags=frozenset(tags)))
 
     async def expect_callbacks(self) -> None:
         """Record that jobs with a ``callback_url`` exist: else nobody looks for them."""

@@ -246,15 +246,19 @@ class Operations(BatchChanges):
         if span is not None and span <= timedelta(0):
             message = f"must be above zero, or null to turn it off, got {format_duration(span)}"
             raise ValidationError([Fault("interval", "OUT_OF_RANGE", message)])
-        await self.store.configure(queue, {"ageing": span})
+        await self._configure(queue, {"ageing": span})
 
     async def pause(self, queue: str) -> None:
         """Stop the jobs of a queue from starting."""
-        await self.store.configure(queue, {"paused": True})
+        await self._configure(queue, {"paused": True})
 
     async def resume(self, queue: str) -> None:
         """Let the jobs of a paused queue start again."""
-        await self.store.configure(queue, {"paused": False})
+        await self._configure(queue, {"paused": False})
+
+    async def _configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        await self._submitter.admission.admit_names(queue=queue)
+        await self.store.configure(queue, settings)
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are alive."""

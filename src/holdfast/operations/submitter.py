@@ -33,7 +33,6 @@ from holdfast.operations.batch_answers import batch_answer, job_answer, rejected
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.declarations import Declarations
 from holdfast.operations.dependents import release_dependents
-from holdfast.operations.quota import Quota
 from holdfast.operations.single_flight import SingleFlight
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.off_loop import SHORT, off_loop
@@ -67,7 +66,7 @@ class Submitter:
         randomness: Randomness,
         limits: Limits,
         declarations: Declarations,
-        quota: Quota | None = None,
+        admission: Admission | None = None,
         callbacks: CallbackScreen | None = None,
     ) -> None:
         self._store = store
@@ -75,7 +74,7 @@ class Submitter:
         self._limits = limits
         self.declarations = declarations
         self._callbacks = callbacks
-        self.admission = Admission(store, quota)
+        self.admission = admission or Admission(store)
         self._timeouts = Timeouts()
         self._batcher = self._new_batcher()
         self._keyed = self._new_batcher()
@@ -105,7 +104,8 @@ class Submitter:
         size = raw_size(submission.payload)
         read = partial(plain, submission, defaults)
         usual = read() if size <= SHORT else await off_loop(size, read)
-        is_limited = connection is not None or self.admission.is_limited
+        limits = self.admission
+        is_limited = connection is not None or (limits.is_limited and not limits.admits(usual))
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
         (submission,) = await self.screened([submission])

@@ -20,6 +20,8 @@ async def update(
     if amendment.callback_url:
         await submitter.admission.expect_callbacks()
     (job,) = await store.get([job_id])
+    if job is not None and amendment.tags:
+        await submitter.admission.admit_names(tags=amendment.tags)
     for _ in range(DECISIONS):
         if job is None:
             return UpdateResult(job_id=job_id, status=UpdateStatus.NOT_FOUND)

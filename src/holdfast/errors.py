@@ -212,6 +212,21 @@ class TemporaryError(TaskError):
         self.uses_attempt = uses_attempt
 
 
+class RateLimitedError(TemporaryError):
+    """A service that the job needs refuses more calls for now, as HTTP 429 does.
+
+    The job waits for ``retry_after``, and the run does not count as an attempt. On Redis the whole
+    queue is closed for that time, and the job is the next one when it opens.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | str | timedelta, code: str = ""
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, code=code, uses_attempt=False)
+        if self.retry_after is None:
+            raise ValueError("retry_after must be given: for how long no job is started")
+
+
 def _span(given: float | str | timedelta | None) -> timedelta | None:
     if given is None or isinstance(given, timedelta):
         return given

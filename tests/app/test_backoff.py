@@ -7,7 +7,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from holdfast import Holdfast, JobContext, State, SyncJobContext, TemporaryError, Worker
+from holdfast import (
+    Holdfast,
+    JobContext,
+    RateLimitedError,
+    State,
+    SyncJobContext,
+    TemporaryError,
+    Worker,
+)
 from holdfast.model.policy import CustomDelay
 from holdfast.runtime.clock import ManualClock
 from tests.app.conftest import Drain
@@ -134,3 +142,31 @@ async def test_handler_can_wait_without_using_up_an_attempt(
 
     job = await app.get(job_id)
     assert ([1, 1, 1], State.COMPLETED) == (runs, job.state)
+
+
+@pytest.mark.req("M-11")
+async def test_job_that_met_a_rate_limit_waits_without_using_up_an_attempt(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    runs: list[int] = []
+
+    @app.task("t", max_attempts=1)
+    async def limited(ctx: JobContext) -> str:
+        runs.append(ctx.attempt)
+        if len(runs) < 2:
+            raise RateLimitedError("429 Too Many Requests", retry_after=0.3)
+        return "done"
+
+    job_id = (await limited.submit()).job_id
+    await Worker(app, maintenance=False).run(burst=True)
+    clock.advance(1)
+    await app.store.promote(10)
+    await Worker(app, maintenance=False).run(burst=True)
+
+    job = await app.get(job_id)
+    assert ([1, 1], State.COMPLETED) == (runs, job.state)
+
+
+def test_a_rate_limit_needs_its_time() -> None:
+    with pytest.raises(ValueError, match="retry_after must be given"):
+        RateLimitedError("429", retry_after=None)  # type: ignore[arg-type]  # a wrong call

@@ -242,6 +242,17 @@ async def test_settings_that_no_queue_has_are_refused(
     assert [] == await store.queues()
 
 
+@pytest.mark.parametrize("span", [timedelta(0), 10, None])
+async def test_queue_is_closed_for_a_time_above_zero_and_only_where_stores_can(
+    store: Store, span: object
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        await store.configure("q", {"closed_for": span})
+
+    code = "INVALID" if store.capabilities.closes_queues else "UNKNOWN"
+    assert [("closed_for", code)] == [(each.field, each.code) for each in refused.value.faults]
+
+
 @pytest.mark.req("S-13")
 async def test_store_reports_on_itself_in_sentences_and_changes_nothing(hand: Hand) -> None:
     job = await hand.run("a")

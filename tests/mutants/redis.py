@@ -88,8 +88,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "    if not q.paused and not q.unsupported then\n",
-        "    if not q.unsupported then\n",
+        "    if not q.paused and not q.unsupported and not is_closed(q) then\n",
+        "    if not q.unsupported and not is_closed(q) then\n",
         "a paused queue is served",
     ),
     _in(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Holdfast, JobContext, PermanentError, TemporaryError
+from holdfast import Holdfast, JobContext, PermanentError, RateLimitedError, TemporaryError
 from tests.waiting import eventually
 from tests.worker.rig import working
 
@@ -55,6 +55,12 @@ CASES: dict[str, tuple[list[Case], int]] = {
     "evicted": ([job("a"), job("b", removeOnComplete=1)], 1),
     "failed and removed": ([job("a", {"fatal": "x"}, removeOnFail=True), job("b")], 1),
     "delayed by its handler": ([job("a", {"later": 50}, attempts=1)], 1),
+    "returned by its handler": ([job("a", {"again": 1}, attempts=1), job("b")], 2),
+    "returned with a priority": (
+        [job("a", {"again": 1}, priority=3), job("b", priority=3), job("c", priority=2)],
+        3,
+    ),
+    "limited by its handler": ([job("a", {"limited": 300}, attempts=1), job("b")], 2),
     "progress": ([job("a", {"progress": 40})], 1),
 }
 
@@ -95,9 +101,8 @@ def app_on(url: str) -> Holdfast:
             await context.report_progress(payload["progress"])
         if "log" in payload:
             await context.log("INFO", payload["log"])
-        if "later" in payload and context.previous_attempt_id is None:
-            later = timedelta(milliseconds=payload["later"])
-            raise TemporaryError("not yet", retry_after=later, uses_attempt=False)
+        if context.previous_attempt_id is None:
+            wait_once(payload)
         if "fatal" in payload:
             raise PermanentError(payload["fatal"])
         if "fail" in payload and context.attempt <= payload.get("times", 1000):
@@ -105,6 +110,18 @@ def app_on(url: str) -> Holdfast:
         return payload.get("result", {"ran": context.type})
 
     return app
+
+
+def wait_once(payload: Any) -> None:
+    """Give the job back as its payload says."""
+    if "later" in payload:
+        later = timedelta(milliseconds=payload["later"])
+        raise TemporaryError("not yet", retry_after=later, uses_attempt=False)
+    if "again" in payload:
+        raise TemporaryError("my turn is next", uses_attempt=False)
+    if "limited" in payload:
+        limited = timedelta(milliseconds=payload["limited"])
+        raise RateLimitedError("429 Too Many Requests", retry_after=limited)
 
 
 async def until_ended(raw: Redis, base: str, count: int) -> None:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast import Holdfast, RateLimitedError
 from holdfast.model.job import State
 from holdfast.store import LimitRule, LimitState
+from tests.waiting import eventually
 from tests.wire.side import WITHIN
+from tests.worker.rig import working
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from tests.servers import Valkey
     from tests.wire.peer import Peer
     from tests.wire.side import Side
 
@@ -156,3 +160,44 @@ async def test_limits_that_node_set_are_listed(side: Side, peer: Peer) -> None:
     assert [LimitState(scope="queue:q", rule=LimitRule(concurrency=2), running=1)] == (
         await side.store.limits()
     )
+
+
+@pytest.mark.req("B-5")
+async def test_rate_limit_that_a_python_handler_meets_holds_both_sides(
+    side: Side, peer: Peer, valkey_server: Valkey, raw: Redis, prefix: str
+) -> None:
+    app = Holdfast(f"{valkey_server.url}?prefix={prefix}")
+
+    @app.handler("q")
+    async def refuse(payload: object) -> None:
+        raise RateLimitedError("429 Too Many Requests", retry_after=30)
+
+    ids = [await peer.ask("add", queue="q", job="some", data={}) for _ in range(3)]
+    async with working(app, queues=("q",), slots=1):
+        await eventually(lambda: raw.exists(f"{prefix}:q:limiter"))
+
+        async def is_returned() -> bool:
+            return await raw.llen(f"{prefix}:q:active") == 0
+
+        await eventually(is_returned)
+
+    assert [] == await side.claim()
+    assert 25_000 < await peer.ask("call", queue="q", method="getRateLimitTtl") <= 30_000
+    assert ids[0] == await raw.lindex(f"{prefix}:q:wait", -1)
+    assert 0 == (await peer.ask("job", queue="q", id=ids[0]))["attemptsMade"]
+    await peer.ask("work", queue="q", opts={"limiter": {"max": 5, "duration": 1000}})
+    assert None is await peer.ask("until", match={"on": "started"}, ms=300)
+    await peer.ask("rest", queue="q")
+
+    await peer.ask("call", queue="q", method="removeRateLimitKey")
+    assert 3 == len(await side.claim(3))
+
+
+@pytest.mark.req("B-5")
+async def test_queue_that_node_closed_is_closed_for_us(side: Side, peer: Peer) -> None:
+    await peer.ask("add", queue="q", job="some", data={})
+    await peer.ask("call", queue="q", method="rateLimit", args=[400])
+
+    assert [] == await side.claim()
+
+    await side.take(1)

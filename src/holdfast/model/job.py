@@ -113,6 +113,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_after: timedelta | None = None
     uses_attempt: bool = True
     """Whether the run counts as an attempt; if not, the job waits and runs again."""
+    closes_queue: bool = False
+    """Whether the queue waits together with the job, where the store can close queues."""
     attempt: int = 0
     at: datetime | None = None
     duration: timedelta | None = None

@@ -16,6 +16,7 @@ from holdfast.encryption.envelope import PREFIX, require_decrypted
 from holdfast.errors import (
     JobCancelledError,
     PermanentError,
+    RateLimitedError,
     StaleLeaseError,
     TaskError,
     TemporaryError,
@@ -114,6 +115,7 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
             stack_trace=clean(_trace(error), MAX_TRACE),
             retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
             uses_attempt=not isinstance(error, TemporaryError) or error.uses_attempt,
+            closes_queue=isinstance(error, RateLimitedError),
             host=HOST,
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from msgspec.structs import replace
@@ -37,6 +37,8 @@ REFUSALS = 5
 """How often a store may refuse a group before its outcomes are written one by one."""
 MOST_REFUSALS = 300
 """How often it may refuse a single outcome before that is given up: some minutes."""
+SHORTEST = timedelta(milliseconds=1)
+"""For how long a queue is closed at least."""
 RELEASE_AFTER = 0.02
 """Seconds to collect jobs that transactions completed before dependents are released for all."""
 
@@ -164,10 +166,14 @@ class Settler:
 
     def _lost(self, run: Run, error: Exception) -> None:
         self._observer.emit("results.lost", job_id=run.job.id, error=repr(error), lost=1)
+        if run.on_written is not None:
+            run.on_written()
 
     async def _write_now(self, outcomes: Sequence[tuple[Run, Outcome]]) -> None:
         if self._notes is not None and self._notes.pending:  # a settled lease takes no more notes
             await self._notes.written(run.fence for run, _ in outcomes)
+        if self._store.capabilities.closes_queues:
+            outcomes = [(run, await self._closed(run, outcome)) for run, outcome in outcomes]
         jobs, has_dependents = await decide_and_swap(
             self._store, [run.job for run, _ in outcomes], partial(self._decide, outcomes)
         )
@@ -179,6 +185,14 @@ class Settler:
         self._released([run for run, _ in outcomes])
         if has_dependents:
             await release_dependents(self._store)
+
+    async def _closed(self, run: Run, outcome: Outcome) -> Outcome:
+        """Close the queue of a job that met a rate limit; the job then waits as the next one."""
+        if not isinstance(outcome, Failed) or not outcome.failure.closes_queue:
+            return outcome
+        wanted = min(outcome.failure.retry_after or SHORTEST, run.job.lifetime)
+        await self._store.configure(run.job.queue, {"closed_for": max(SHORTEST, wanted)})
+        return Failed(replace(outcome.failure, retry_after=None))
 
     def _decide(
         self, outcomes: Sequence[tuple[Run, Outcome]], i: int, job: Job, now: datetime

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from holdfast.tasks.registry import Registry
+from holdfast.worker.executor import Failed, Outcome
 from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.run import Run
 
@@ -46,6 +47,24 @@ class Slots:
         if run.job.type in self._limited:
             self._per_type[run.job.type] -= 1
         self._changed.set()
+
+    def ended(self, run: Run, outcome: Outcome) -> None:
+        """Free a job's slot: at once or, for a job that is to wait, when it is in its queue again.
+
+        Otherwise the next claim might come before, and miss a job or a closed queue.
+        """
+        waits = isinstance(outcome, Failed) and not outcome.failure.uses_attempt
+        if not waits or run.completed is not None:
+            self.drop(run)
+            return
+        before = run.on_written
+
+        def written() -> None:
+            self.drop(run)
+            if before is not None:
+                before()
+
+        run.on_written = written
 
     def refused(self, runs: Sequence[Run]) -> Sequence[Run]:
         """Return claimed jobs that must go back because they must not run beside the others."""

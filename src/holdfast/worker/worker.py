@@ -295,7 +295,7 @@ class Worker:
             self._settler.drop(run)
         else:
             self._settler.settle(run, outcome)
-        self._slots.drop(run)  # after settling: the claim that fills the slot is written later
+        self._slots.ended(run, outcome)  # after settling: the next claim is written later
 
     def _interrupted(self, run: Run) -> None:
         """Give an interrupted handler some time to stop, then abandon it."""

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import Redis from "ioredis";
 
 const [, , pkg, port] = process.argv;
-const { Queue, Worker, QueueEvents, FlowProducer, UnrecoverableError, DelayedError } = await import(pkg);
+const { Queue, Worker, QueueEvents, FlowProducer, UnrecoverableError, DelayedError, WaitingError } = await import(pkg);
 const connection = { host: "127.0.0.1", port: Number(port), maxRetriesPerRequest: null };
 const options = { connection };
 const redis = new Redis(connection);
@@ -36,6 +36,14 @@ async function handle(job, token) {
   if (data.later && job.attemptsStarted === 1) {
     await job.moveToDelayed(Date.now() + data.later, token);
     throw new DelayedError();
+  }
+  if (data.again && job.attemptsStarted === 1) {
+    await job.moveToWait(token);
+    throw new WaitingError();
+  }
+  if (data.limited && job.attemptsStarted === 1) {
+    await queue(job.queueName).rateLimit(data.limited);
+    throw Worker.RateLimitError();
   }
   return data.children ? await job.getChildrenValues() : (data.result ?? { ran: job.name });
 }

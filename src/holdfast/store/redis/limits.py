@@ -24,7 +24,9 @@ async def configure(session: RedisSession, queue: str, settings: Mapping[str, ob
     if "ageing" in settings:
         span = settings["ageing"]
         ageing = str(span // fields.MICROSECOND) if isinstance(span, timedelta) else "0"
-    await session.call("configure", queue, paused, ageing)
+    closed_for = settings.get("closed_for")
+    closed = max(1, closed_for // fields.MILLISECOND) if isinstance(closed_for, timedelta) else 0
+    await session.call("configure", queue, paused, ageing, closed)
 
 
 async def limit(session: RedisSession, scope: str, rule: LimitRule | None) -> None:

@@ -79,6 +79,7 @@ class RedisStore:
         bullmq_names=True,
         removes_ended=True,
         deduplicates=True,
+        closes_queues=True,
     )
     not_notified_because = ""
 
@@ -214,7 +215,7 @@ class RedisStore:
         return await self._arrivals.wait(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
-        check_settings(settings)
+        check_settings(settings, closes_queues=True)
         await limits.configure(self.session, queue, settings)
         self._arrivals.notify()
 

@@ -291,7 +291,7 @@ local function main()
       local q = queue(name)
       if q.unsupported then refusal = q.unsupported else any_supported = true end
       if not q.unsupported then serve(q) end
-      if not q.paused and not q.unsupported then
+      if not q.paused and not q.unsupported and not is_closed(q) then
         guarded('queue ' .. name, claim_from, q)
       end
     end

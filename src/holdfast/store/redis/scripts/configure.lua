@@ -1,6 +1,7 @@
--- configure: changes settings of a queue: paused and ageing.
+-- configure: changes settings of a queue: paused and ageing, and closes it for a time.
 -- edges: none
--- ARGV[7] queue; ARGV[8] '1', '0' or '' for paused; ARGV[9] microseconds, '0' for none, or ''
+-- ARGV[7] queue; ARGV[8] '1', '0' or '' for paused; ARGV[9] microseconds, '0' for none, or '';
+-- ARGV[10] for how many milliseconds no worker claims from it, or '0'
 -- returns: nothing
 -- needs: base queue job links forget flow sync
 local q = queue(ARGV[7])
@@ -8,6 +9,7 @@ register(q)
 call('HSET', shared .. 'settings', q.name, '1')
 if ARGV[9] == '0' then call('HDEL', shared .. 'ageing', q.name)
 elseif ARGV[9] ~= '' then call('HSET', shared .. 'ageing', q.name, ARGV[9]) end
+if ARGV[10] ~= '0' then call('SET', q.base .. 'limiter', int(CLOSED_BY_NODE), 'PX', ARGV[10]) end
 
 -- Lists are merged and never renamed, because a client of the other version may have put jobs into
 -- either.

@@ -58,8 +58,10 @@ local function put_in_place(j, c, prev)
     call('LPUSH', q.base .. 'active', j.id)
     emit(q, 'active', 'jobId', j.id, 'prev', prev)
   elseif c.state == 'RETRYING' and not j.ttl and c.at_once then
-    -- BullMQ has no delay of 0: a foreign job is ready again at once, with lifo as the next one.
-    push(q, j.id, j.priority, j.priority == 0 and options_of(j).lifo == true)
+    -- BullMQ has no delay of 0: a foreign job is ready again at once, as the next one with lifo or
+    -- when its handler returned it.
+    local is_returned = c.edges[#c.edges][1] == 'give_back'
+    push(q, j.id, j.priority, is_returned or j.priority == 0 and options_of(j).lifo == true)
     emit(q, 'waiting', 'jobId', j.id, 'prev', prev)
     q.moved = q.moved or {}
     q.moved[#q.moved + 1] = j.id

@@ -248,11 +248,16 @@ local function remove_from_place(q, id, state, priority)
   return call('ZREM', q.base .. 'failed', id) == 1
 end
 
+-- rateLimit() of Node, or RateLimitedError here, closes a queue for any time, with this number. Node's
+-- workers heed it where they or the queue have a rate limit, ours always.
+local CLOSED_BY_NODE = 9007199254740991
+local function is_closed(q)
+  return tonumber(call('GET', q.base .. 'limiter') or 0) == CLOSED_BY_NODE
+end
+
 -- BullMQ's rate window of a queue: how many jobs started in it, and the milliseconds left of it. One
 -- that lasts longer than its period was opened before the clock was set back. A key in its last
--- millisecond still exists: a start counted in it would open no window. rateLimit() of Node closes a
--- queue for any time, with this number.
-local CLOSED_BY_NODE = 9007199254740991
+-- millisecond still exists: a start counted in it would open no window.
 local function limiter_of(q)
   local key = q.base .. 'limiter'
   local started, left = tonumber(call('GET', key) or 0), call('PTTL', key)

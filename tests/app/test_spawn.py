@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,13 +13,17 @@ from holdfast import (
     DuplicateError,
     Holdfast,
     JobContext,
+    StaleLeaseError,
     Submission,
     SyncJobContext,
     TemporaryError,
     ValidationError,
+    Worker,
 )
+from holdfast.model import lifecycle
 from holdfast.model.job import Job
 from holdfast.runtime.clock import ManualClock
+from holdfast.store import Added, Change, Claim, Fence, MemoryStore
 from tests.app.conftest import Drain
 
 Spawn = tuple[tuple[Any, ...], dict[str, Any]]
@@ -203,3 +208,66 @@ async def test_a_spawn_key_holds_with_and_without_an_idempotency_key(
 
     one, two = (job.id for job in await children(app))
     assert [one, one, two, two] == made.answers
+
+
+class CountingStore(MemoryStore):
+    """Counts the calls that add jobs, and waits a moment in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        self.sizes.append(len(jobs))
+        await asyncio.sleep(0.001)  # so that others wait meanwhile
+        return await super().add(jobs, atomic=atomic, fence=fence)
+
+
+@pytest.mark.req("M-9", stores=["memory"])
+async def test_spawns_that_wait_together_are_written_together() -> None:
+    store = CountingStore()
+    app = Holdfast(store=store)
+
+    @app.task("parent")
+    async def parent(ctx: JobContext) -> list[str]:
+        return await asyncio.gather(*(ctx.spawn("child", n, key=str(n % 99)) for n in range(100)))
+
+    async with app:
+        job = await app.submit("parent")
+        store.sizes.clear()
+        await Worker(app, queues=["default"], maintenance=False).run(burst=True)
+
+        spawned = (await app.get(job.job_id)).output
+
+    assert isinstance(spawned, list)
+    assert 99 == len(set(spawned))
+    assert spawned[0] == spawned[99]
+    assert 100 == sum(store.sizes)
+    assert 3 >= len(store.sizes)
+
+
+@pytest.mark.req("M-9", "S-5")
+async def test_a_lost_lease_fails_only_the_spawns_under_it(app: Holdfast) -> None:
+    for _ in range(2):
+        await app.submit("parent")
+    held, lost = await app.store.claim(
+        Claim(queues=("default",), types=("parent",), limit=2, worker="w", token="t")
+    )
+    fences = [Fence(job.id, job.lease.token) for job in (held, lost) if job.lease]
+    await app.store.swap([Change(lost, lifecycle.given_back(lost, now=app.store.now()))])
+
+    submitter = app.submitter(app.store)
+
+    answers = await asyncio.gather(
+        *(
+            submitter.spawn(Submission(type="child", payload=n), fences[n % 2], None)
+            for n in range(6)
+        ),
+        return_exceptions=True,
+    )
+
+    assert [str, StaleLeaseError] * 3 == [type(answer) for answer in answers]
+    assert {held.id} == {job.spawned_by for job in await children(app)}
+    assert 3 == len(await children(app))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import NO_DEFAULTS, accept
 from holdfast.model.dependencies import verdict
-from holdfast.model.job import Failure, FailureCategory, Job, State
+from holdfast.model.job import DedupeKey, Failure, FailureCategory, Job, State
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 from holdfast.store import AddStatus, Change, Claim, Fence, JobNote
 
@@ -120,8 +120,12 @@ class Hand:
         return await self.store.add(jobs, atomic=atomic)
 
     def spawned(self, label: str, by: Job, *, key: str = "", **fields: Any) -> Job:
-        """Make a job that a running one spawns; not written."""
-        return self.job(label, spawner=Spawner(by.id, key or label), **fields)
+        """Make a job that a running one spawns; not written.
+
+        With ``key``, it has a key without end, as jobs that earlier versions spawned.
+        """
+        job = self.job(label, spawner=Spawner(by.id, label), **fields)
+        return replace(job, dedupe=DedupeKey(f"spawn:{by.id}", key, "", None)) if key else job
 
     async def spawn(self, label: str, by: Job, *, key: str = "", **fields: Any) -> Job:
         """Submit a job under the fence of the running job that spawns it."""

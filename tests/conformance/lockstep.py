@@ -154,10 +154,10 @@ class Lockstep(Pair):
         self.saw("dependency ends around a submission")
         self.judge()
 
-    @rule(claim=claims, key=st.sampled_from(["p1", "p2"]))
-    def spawn(self, claim: Job, key: str) -> None:
-        child = self._make(queue="b", spawner=Spawner(claim.id, key))
-        self._add([child], fence(claim))
+    @rule(claim=claims, keys=st.sampled_from([["p1"], ["p2", "p3"]]))
+    def spawn(self, claim: Job, keys: list[str]) -> None:
+        children = [self._make(queue="b", spawner=Spawner(claim.id, key)) for key in keys]
+        self._add(children, fence(claim), atomic=False)
 
     # --- working ---------------------------------------------------------------------------
 

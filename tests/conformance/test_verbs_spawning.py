@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import StaleLeaseError
 from holdfast.model.job import State
 from holdfast.model.policy import Retention
-from holdfast.store import Fence
+from holdfast.store import AddStatus, Fence
 from tests.conformance.hand import MANY, fence
 
 if TYPE_CHECKING:
@@ -139,6 +139,25 @@ async def test_spawner_whose_lease_ran_out_but_was_not_taken_still_spawns(hand: 
     child = await hand.spawn("child", spawner)
 
     assert spawner.id == child.spawned_by
+
+
+@pytest.mark.req("M-9")
+async def test_fan_in_waits_for_all_that_is_spawned_in_one_call(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+    known = await hand.spawn("known", spawner)
+    first, second = hand.spawned("first", spawner), hand.spawned("second", spawner)
+
+    added = await hand.store.add([first, second, known, first], atomic=False, fence=fence(spawner))
+
+    assert [AddStatus.ACCEPTED] * 4 == [answer.status for answer in added]
+    assert [spawner.id, known.id, first.id, second.id] == await hand.store.parents(fan_in.id)
+    await hand.complete(spawner)
+    await hand.finish(known, State.COMPLETED)
+    await hand.finish(first, State.COMPLETED)
+    assert [] == await _due(hand)
+    await hand.finish(second, State.COMPLETED)
+    assert ["fan_in"] == await hand.settle_dependents()
 
 
 @pytest.mark.req("M-9")

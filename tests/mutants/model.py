@@ -206,16 +206,16 @@ MUTANTS = (
         "keys of different types collide",
     ),
     _in(
-        "model/validation.py",
-        'DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)',
-        'DedupeKey("spawn", spawner.key, "", None)',
+        "model/submission.py",
+        'f"{self.job_id}\\0{self.key}"',
+        'f"{self.key}"',
         "spawn keys of different jobs collide",
     ),
     _in(
-        "model/validation.py",
-        "        if self._dedupe is None:\n            self._dedupe = DedupeKey(f\"spawn:",
-        "        if True:\n            self._dedupe = DedupeKey(f\"spawn:",
-        "the idempotency key of a spawned job is ignored",
+        "model/acceptance.py",
+        "    inherited = Extra(headers=read_extra(spawner.extra).headers)",
+        "    inherited = Extra()",
+        "a spawned job does not inherit the headers of its spawner",
     ),
     _in(
         "model/payload.py",

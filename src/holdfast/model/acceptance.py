@@ -17,7 +17,15 @@ from msgspec.structs import astuple, replace
 from holdfast.errors import Fault, ValidationError
 from holdfast.model import lifecycle
 from holdfast.model.dependencies import Node, order
-from holdfast.model.job import Encoding, Job, Priority
+from holdfast.model.job import (
+    DependencyKind,
+    Encoding,
+    Extra,
+    Job,
+    Priority,
+    extra_document,
+    read_extra,
+)
 from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.policy import Limits
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission, is_mapping, named_jobs
@@ -121,11 +129,23 @@ def accept(
     spawner: Spawner | None = None,
 ) -> Job:
     """Make the job of a submission; ValidationError lists every fault."""
-    if spawner is None and (usual := plain(submission, defaults)):
-        return plain_job(usual, job_id, now)
+    if usual := plain(submission, defaults):
+        job = plain_job(usual, job_id, now)
+        return job if spawner is None else _spawned(job, spawner)
     reader = SubmissionReader(submission, defaults, now, parents or NO_PARENTS)
     job = lifecycle.submitted(reader.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)
+
+
+def _spawned(job: Job, spawner: Spawner) -> Job:
+    """Return a plain job as the child of a running one, as ``SubmissionReader`` makes it."""
+    inherited = Extra(headers=read_extra(spawner.extra).headers)
+    return replace(
+        job,
+        spawned_by=spawner.job_id,
+        dependency_kind=DependencyKind.FAN_OUT,
+        extra=extra_document(inherited),
+    )
 
 
 def _unknown(name: object) -> Fault:

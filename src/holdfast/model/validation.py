@@ -127,8 +127,6 @@ class SubmissionReader:
         )
 
     def _spawned(self, spawner: Spawner) -> None:
-        if self._dedupe is None:
-            self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
         self._values["spawned_by"] = spawner.job_id
         self._extra = {"headers": read_extra(spawner.extra).headers, **self._extra}
         if "depends_on" not in self._values:

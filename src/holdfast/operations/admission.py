@@ -60,6 +60,10 @@ class Admission:
         except ValidationError as error:
             return error
 
+    def applies_to(self, jobs: Sequence[Job]) -> bool:
+        """Whether ``admit`` has anything to do for these jobs."""
+        return self.is_limited or any(job.callback_url for job in jobs)
+
     async def admit(self, jobs: Sequence[Job], add: Add) -> Sequence[Job]:
         """Admit jobs, all or none; return those that count against the quotas.
 

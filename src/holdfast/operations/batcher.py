@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.errors import StoreUnavailableError
 from holdfast.runtime.timeouts import NEVER, SharedTimer
 
 T = TypeVar("T")
@@ -172,3 +173,8 @@ class Batcher(Generic[T, R]):
             if not answer.done():
                 answer.set_exception(self._timeout_error())
         return self._deadlines[0][0] if self._deadlines else NEVER
+
+
+def no_answer(seconds: float) -> StoreUnavailableError:
+    """Return the error of a call that a store did not answer in time."""
+    return StoreUnavailableError(f"the store did not answer within {seconds:g} s")

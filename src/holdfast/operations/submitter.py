@@ -30,10 +30,11 @@ from holdfast.model.results import (
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 from holdfast.operations.admission import SMALL_PAYLOAD, Add, Admission, new_jobs
 from holdfast.operations.batch_answers import batch_answer, job_answer, rejected
-from holdfast.operations.batcher import Batcher
-from holdfast.operations.declarations import Declarations
+from holdfast.operations.batcher import Batcher, no_answer
+from holdfast.operations.declarations import Declarations, named
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.single_flight import SingleFlight
+from holdfast.operations.spawns import Spawns
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.off_loop import SHORT, off_loop
 from holdfast.runtime.randomness import Randomness
@@ -81,6 +82,7 @@ class Submitter:
         """For jobs with an idempotency key: they may wait for another transaction to end."""
         self._busy = SingleFlight(BUSY_KEYS)
         """Retries the jobs that wait for such a transaction."""
+        self._spawns = Spawns(store, self.persist, limits.submission_timeout)
 
     def _new_batcher(self) -> Batcher[Job | PlainSubmission, tuple[Job, Added]]:
         timeout = self._limits.submission_timeout.total_seconds()
@@ -88,13 +90,14 @@ class Submitter:
             self._add_each,
             parallel=self._store.capabilities.parallel_writes,
             timeout=timeout,
-            timeout_error=partial(_no_answer, timeout),
+            timeout_error=partial(no_answer, timeout),
         )
 
     async def close(self) -> None:
         """Wait until every job that was submitted is written."""
         await self._batcher.close()
         await self._keyed.close()
+        await self._spawns.close()
 
     async def submit(
         self, submission: Submission, *, connection: object = None
@@ -133,8 +136,9 @@ class Submitter:
     ) -> str:
         """Store a child of a running job under that job's lease; return its id.
 
-        With an idempotency key that another job holds, return the id of that job. ``extra`` are
-        the plain fields of the running job, which the child inherits.
+        Children that wait together are written together. With an idempotency key that another
+        job holds, return the id of that job. ``extra`` are the plain fields of the running job,
+        which the child inherits.
         """
         (submission,) = await self.screened([submission])
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
@@ -143,9 +147,9 @@ class Submitter:
         accepted = partial(self._accepted, submission, defaults, parents, spawner)
         job = await off_loop(raw_size(submission.payload), accepted)
         counted = await self._admit([job])
-        added = await self.persist(lambda: self._store.add([job], fence=fence))
-        self.admission.settle(counted, [job], added)
-        return self._result(job, added[0]).job_id
+        added = await self._spawns.add(job, fence)
+        self.admission.settle(counted, [job], [added])
+        return self._result(job, added).job_id
 
     async def submit_batch(
         self, submissions: Sequence[Submission], *, atomic: bool, connection: object = None
@@ -194,6 +198,8 @@ class Submitter:
         return len(await self.persist(lambda: new_jobs(jobs, self._add_somewhere(None))))
 
     async def _admit(self, jobs: Sequence[Job], connection: object = None) -> Sequence[Job]:
+        if not self.admission.applies_to(jobs):
+            return ()
         add = self._add_somewhere(connection)
         return await self.persist(lambda: self.admission.admit(jobs, add))
 
@@ -353,16 +359,6 @@ class Submitter:
                 raise AssertionError(f"{added.status} cannot answer a submission")
 
 
-def named(submission: Submission) -> tuple[str, str]:
-    """Return the type and the queue that decide the defaults; without a queue, the task's."""
-    queue = submission.queue
-    return submission.type, queue if isinstance(queue, str) else ""  # validation rejects others
-
-
-def _no_answer(seconds: float) -> StoreUnavailableError:
-    return StoreUnavailableError(f"the store did not answer within {seconds:g} s")
-
-
 async def with_retries(
     call: Callable[[], Coroutine[Any, Any, T]],
     randomness: Randomness,
@@ -385,7 +381,7 @@ async def with_retries(
         try:
             return await timeouts.wait_for(call(), deadline - loop.time())
         except TimeoutError:
-            raise newest or _no_answer(seconds) from None
+            raise newest or no_answer(seconds) from None
         except StoreUnavailableError as error:
             newest = error
             delay = delay or GrowingDelay(randomness, longest=longest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
@@ -29,7 +29,7 @@ from holdfast.store.sqlite.encode import (
     options_blob,
     past_row,
 )
-from holdfast.store.sqlite.links import link, seq_of
+from holdfast.store.sqlite.links import link, link_spawned, seq_of
 from holdfast.store.sqlite.swap import WAKING, lift_at
 from holdfast.store.sqlite.writer import MINUTE, Transaction
 from holdfast.store.values import Added, AddStatus, Fence, JobExport
@@ -41,7 +41,7 @@ def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | No
         raise StaleLeaseError(fence.job_id)
     if add_alike(tx, jobs):
         return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
-    if not any(job.dedupe or job.depends_on or job.spawned_by for job in jobs):
+    if not any(job.dedupe or job.depends_on for job in jobs):
         answers = _add_plain(tx, jobs)
         if answers is not None:
             return answers
@@ -58,8 +58,9 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     number = tx.number
     tx.execute("SAVEPOINT plain")
     try:
-        insert(tx, [(job, job.depends_on) for job in jobs])
+        seqs = insert(tx, [(job, job.depends_on) for job in jobs])
         tx.counters.added(jobs)
+        _link_spawned(tx, jobs, seqs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
         tx.number, tx.counters = number, Counters()
@@ -68,6 +69,16 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
         if tx.connection.in_transaction:
             tx.execute("RELEASE plain")
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
+
+
+def _link_spawned(tx: Transaction, jobs: Sequence[Job], seqs: Sequence[int]) -> None:
+    """Let each FAN_IN that waits for a spawner wait for its new children, too."""
+    families: defaultdict[str, list[int]] = defaultdict(list)
+    for job, seq in zip(jobs, seqs, strict=True):
+        if job.spawned_by:
+            families[job.spawned_by].append(seq)
+    for spawner, children in families.items():
+        link_spawned(tx, spawner, children)
 
 
 def _add_checked(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[Added]:

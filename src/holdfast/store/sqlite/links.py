@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.model.job import DependencyKind, Job
 from holdfast.store.sqlite.connection import statement
@@ -13,7 +13,7 @@ from holdfast.store.sqlite.writer import Transaction
 def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bool:
     """Link a job to its dependencies; return whether one had already ended."""
     if job.spawned_by:
-        _link_spawned(tx, job.spawned_by, seq)
+        link_spawned(tx, job.spawned_by, [seq])
     for parent_id in depends_on:
         tx.execute(statement("link"), (seq, seq_of(tx, parent_id)))
         _link_family(tx, job, parent_id, seq, before=seq)
@@ -21,6 +21,14 @@ def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bo
         return False
     tx.execute(statement("update_verdict_due"), (seq,))
     return bool(tx.execute(statement("any_ended"), (seq,)).fetchone()[0])
+
+
+def link_spawned(tx: Transaction, spawner: str, seqs: Sequence[int]) -> None:
+    """Link each FAN_IN that waits for a job to what the job has spawned."""
+    waiting = tx.execute(statement("waiting_fan_in"), (key_of(spawner),)).fetchall()
+    for (child,) in waiting:
+        tx.many("link", [(child, seq) for seq in seqs])
+        tx.execute(statement("update_verdict_due"), (child,))
 
 
 def wait_again(tx: Transaction, job: Job, seq: int) -> bool:
@@ -38,13 +46,6 @@ def _link_family(tx: Transaction, job: Job, parent: str, seq: int, *, before: in
     if job.dependency_kind is DependencyKind.FAN_IN:
         for spawned in _spawned(tx, parent, before):
             tx.execute(statement("link"), (seq, spawned))
-
-
-def _link_spawned(tx: Transaction, spawner: str, seq: int) -> None:
-    waiting = tx.execute(statement("waiting_fan_in"), (key_of(spawner),)).fetchall()
-    for (child,) in waiting:
-        tx.execute(statement("link"), (child, seq))
-        tx.execute(statement("update_verdict_due"), (child,))
 
 
 def _spawned(tx: Transaction, job_id: str, before: int) -> Iterator[int]:

@@ -183,14 +183,18 @@ class Holdfast(JobOperations):
         waiter: JobWaiter | None = None,
         declarations: Declarations | None = None,
         names: NameQuota | None = None,
+        as_text: bool = False,
     ) -> Operations:
-        """Return the operations of this app over a store that is already started."""
+        """Return the operations of this app over a store that is already started.
+
+        ``as_text`` leaves payloads and results undecoded, for a service that only sends them on.
+        """
         admission = Admission(store, Quota(store, self.limits, self.clock), names)
         declared = declarations or self.declarations(store)
         submitter = Submitter(
             store, self.randomness, self.limits, declared, admission, self._callbacks
         )
-        return Operations(store, submitter, waiter=waiter)
+        return Operations(store, submitter, waiter=waiter, as_text=as_text)
 
     def submitter(
         self,

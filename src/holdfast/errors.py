@@ -59,10 +59,12 @@ MAX_FAULTS = 100
 class ValidationError(HoldfastError):
     """A request broke one or more rules; nothing was written."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[Fault], *, count: int | None = None) -> None:
+        """``count`` is how many faults there are when these are only the first."""
         self.faults = tuple(faults[:MAX_FAULTS])
-        more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
-        super().__init__("; ".join(map(str, self.faults)) + more)
+        self.count = len(faults) if count is None else count
+        more = self.count - len(self.faults)
+        super().__init__("; ".join(map(str, self.faults)) + (f"; and {more} more" if more else ""))
 
 
 class DuplicateError(HoldfastError):

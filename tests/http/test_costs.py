@@ -65,6 +65,20 @@ async def test_how_many_more_faults_there_are_is_in_the_message(site: Site) -> N
     assert reply.json["error"]["message"].endswith("; and 150 more")
 
 
+async def test_jobs_of_a_batch_share_the_faults_that_are_listed(site: Site) -> None:
+    wrong = {"type": "a", "payload": 1, **{f"x{n}": 1 for n in range(250)}}
+
+    each = await site.post(f"{API}/jobs/batch", {"jobs": [wrong] * 200, "atomic": False})
+    whole = await site.post(f"{API}/jobs/batch", {"jobs": [wrong] * 200})
+
+    errors = [result["error"] for result in each.json["results"]]
+    assert [100, 2] + [1] * 198 == [len(error["details"]) for error in errors]
+    assert [True] * 200 == [error["message"].endswith(" more") for error in errors]
+    assert errors[-1]["message"].endswith("; and 249 more")
+    assert 100 == len(whole.json["error"]["details"])
+    assert whole.json["error"]["message"].endswith("; and 49900 more")
+
+
 @pytest.mark.parametrize("piece", [b"[],", b"1e5,", b'"",', b'"\\n",', b"{},"])
 async def test_large_valid_payload_is_accepted_with_a_free_loop(site: Site, piece: bytes) -> None:
     payload = b"[" + piece * (1_000_000 // len(piece)) + b"1]"

@@ -31,6 +31,8 @@ from holdfast.model.payload import (
     encode_json,
     encode_result,
     is_model,
+    json_text,
+    result_text,
     size_fault,
 )
 from holdfast.model.policy import MEBIBYTE
@@ -410,6 +412,22 @@ def test_result_comes_back_as_json_or_as_bytes(value: object) -> None:
     expected = bytes(value) if isinstance(value, bytearray) else value
 
     assert expected == decode_result(encode_result(value))
+
+
+@pytest.mark.parametrize("data", [b"[1.10, 2]", '"é"'.encode(), b"1e9"])
+def test_stored_json_is_sent_on_as_it_is(data: bytes) -> None:
+    assert data == msgspec.json.encode(json_text(data)) == msgspec.json.encode(result_text(data))
+
+
+@pytest.mark.parametrize("data", [b"[1", b'"\xff"', b"x", b""])
+def test_stored_text_that_is_not_json_is_not_sent_on(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # of msgspec or of the codec
+        json_text(data)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\x00\xff"])
+def test_stored_bytes_are_decoded_to_be_sent_on(value: object) -> None:
+    assert value == result_text(encode_result(value))
 
 
 @pytest.mark.parametrize("value", [{BYTES_KEY: 1}, {BYTES_KEY: "%"}, {BYTES_KEY: "", "b": 1}])

@@ -163,4 +163,13 @@ def test_payload_is_a_json_value_or_bytes() -> None:
     assert JobPayload(job_id=text.id, payload={"n": [1]}) == job_payload(text)
     for each in (data, foreign):
         expected = JobPayload(job_id=each.id, payload=each.payload, payload_encoding="base64")
-        assert expected == job_payload(each)
+        assert expected == job_payload(each) == job_payload(each, as_text=True)
+
+
+def test_json_of_a_job_that_is_sent_on_stays_text() -> None:
+    done = lifecycle.completed(running(), b"[1.10]", now=LATER)
+
+    sent = msgspec.json.encode([job_status(done, as_text=True), job_payload(done, as_text=True)])
+
+    assert b'"output":[1.10],"output_encoding":"json"' in sent
+    assert b'"payload":' + done.payload in sent

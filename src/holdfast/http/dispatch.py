@@ -111,7 +111,8 @@ class Dispatcher:
             response = await self._handle(endpoint, call, exchange)
             if isinstance(response, StreamResponse):
                 return response
-            answer = encoded(response)
+            size = response.size if isinstance(response, JsonResponse) else 0
+            answer = await off_loop(size, partial(encoded, response))
             reserved.add(len(answer.body), required=endpoint.method not in SAFE_METHODS)
         except Exception as error:  # noqa: BLE001  # every error becomes a response
             return self._refused(error, exchange)

@@ -33,6 +33,8 @@ class JsonResponse(msgspec.Struct, frozen=True):
     body: object
     status: int = 200
     headers: Mapping[str, str] = {}
+    size: int = 0
+    """About how many bytes its payloads and results have: they are encoded beside the loop."""
 
 
 class TextResponse(msgspec.Struct, frozen=True):

@@ -122,6 +122,7 @@ class Service:
                 waiter=self._waiter,
                 declarations=self._declarations_in(caller.namespace),
                 names=self._names_in(caller.namespace),
+                as_text=True,
             )
             if len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from holdfast.model.job import (
     attempt_limit,
     read_extra,
 )
-from holdfast.model.payload import decode_result
+from holdfast.model.payload import result_text
 from holdfast.model.status import OutputEncoding, encoding_of, priority_name, public_tags
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe.redaction import Redaction
@@ -37,6 +38,7 @@ from holdfast.operations.changes import Decide, decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quarantine import without_damaged, without_encrypted
 from holdfast.operations.workers import announce
+from holdfast.runtime.off_loop import off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Claim, Fence, JobNote, Store
 
@@ -240,17 +242,16 @@ class RemoteWorkers:
             raise StaleLeaseError(job.id)
         return _state(job.id, job.cancel, held=True)
 
-    async def dependency_outputs(self, fence: Fence) -> DependencyOutputs:
-        """Return the results of the jobs that a job waited for; errors as ``held``."""
+    async def dependency_outputs(self, fence: Fence) -> tuple[int, DependencyOutputs]:
+        """Return the results of the jobs that a job waited for, and their bytes.
+
+        Errors as ``held``.
+        """
         await self.held(fence)
-        parents = await self._store.get(await self._store.parents(fence.job_id))
-        outputs = {job.id: decode_result(job.result) for job in parents if job is not None}
-        return DependencyOutputs(
-            {
-                job_id: DependencyOutput(output=output, output_encoding=encoding_of(output))
-                for job_id, output in outputs.items()
-            }
-        )
+        found = await self._store.get(await self._store.parents(fence.job_id))
+        parents = [job for job in found if job is not None]
+        size = sum(len(job.result or b"") for job in parents)
+        return size, await off_loop(size, partial(_outputs, parents))
 
     async def fail(self, fence: Fence, failure: Failure) -> Settlement:
         """Fail a job; its texts are stored with their secrets masked. Errors as ``settle``."""
@@ -315,6 +316,16 @@ class RemoteWorkers:
         if has_dependents:
             await release_dependents(self._store)
         return [after for _, after in jobs]
+
+
+def _outputs(parents: Sequence[Job]) -> DependencyOutputs:
+    outputs = {job.id: result_text(job.result) for job in parents}
+    return DependencyOutputs(
+        {
+            job_id: DependencyOutput(output=output, output_encoding=encoding_of(output))
+            for job_id, output in outputs.items()
+        }
+    )
 
 
 def _state(

@@ -119,6 +119,18 @@ def decode_result(data: bytes | None) -> object:
         return value
 
 
+def result_text(data: bytes | None) -> object:
+    """Return what a handler returned to be sent on: JSON stays text, which takes no decoding."""
+    return decode_result(data) if data is None or data.startswith(_MARK) else json_text(data)
+
+
+def json_text(data: bytes) -> msgspec.Raw:
+    """Return stored JSON as it is; ValueError when a foreign program wrote what is not JSON."""
+    if not data.isascii():
+        data.decode()
+    return _syntax.decode(data)
+
+
 class _MarkedBytes(msgspec.Struct, forbid_unknown_fields=True):
     """A result of bytes as it is stored: JSON has no bytes, so that they need a mark."""
 

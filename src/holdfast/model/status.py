@@ -29,7 +29,7 @@ from holdfast.model.job import (
     failure_text,
     read_extra,
 )
-from holdfast.model.payload import decode_result
+from holdfast.model.payload import decode_result, json_text, result_text
 from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
 from holdfast.model.reserved import RESERVED
 
@@ -259,8 +259,13 @@ def job_status(
     with_result: bool = True,
     history: list[Transition] | None = None,
     omitted: int = 0,
+    as_text: bool = False,
 ) -> JobStatus:
-    """Return a job as clients see it; ``omitted`` are the bytes of a result that was not read."""
+    """Return a job as clients see it.
+
+    ``omitted`` are the bytes of a result that was not read. ``as_text`` leaves JSON undecoded,
+    as ``msgspec.Raw``, for a value that is only sent on.
+    """
     profile = PROFILES.get(job.profile, STANDARD)
     running = job.state is State.RUNNING and job.lease is not None
     return JobStatus(
@@ -279,7 +284,7 @@ def job_status(
         started_at=job.started_at,
         completed_at=job.finished_at,
         progress=ProgressInfo.of(job.progress) if job.progress else None,
-        result=_result(job, omitted) if with_result else None,
+        result=_result(job, omitted, as_text=as_text) if with_result else None,
         history=None if history is None else tuple(StateTransition.of(e) for e in history),
         failure=FailureInfo.of(job.failure) if job.failure else None,
         cancel_requested=job.cancel is not None,
@@ -307,11 +312,15 @@ def public_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in tags.items() if not name.startswith(RESERVED)}
 
 
-def job_payload(job: Job) -> JobPayload:
-    """Return what a job was submitted with; bytes that are no JSON as they are."""
+def job_payload(job: Job, *, as_text: bool = False) -> JobPayload:
+    """Return what a job was submitted with; bytes that are no JSON as they are.
+
+    ``as_text`` leaves JSON undecoded, as ``msgspec.Raw``.
+    """
     if job.encoding is Encoding.JSON:
+        read = json_text if as_text else msgspec.json.decode
         try:
-            return JobPayload(job_id=job.id, payload=msgspec.json.decode(job.payload))
+            return JobPayload(job_id=job.id, payload=read(job.payload))
         except ValueError:
             pass  # a BullMQ client or a missing key
     return JobPayload(job_id=job.id, payload=bytes(job.payload), payload_encoding="base64")
@@ -322,12 +331,12 @@ def milliseconds(duration: timedelta | None) -> int | None:
     return None if duration is None else max(0, duration // MILLISECOND)
 
 
-def _result(job: Job, omitted: int) -> JobResult | None:
+def _result(job: Job, omitted: int, *, as_text: bool) -> JobResult | None:
     if job.finished_at is None:
         return None
     if job.state is State.COMPLETED:
         duration = job.finished_at - job.started_at if job.started_at else None
-        output = decode_result(job.result)
+        output = (result_text if as_text else decode_result)(job.result)
         return JobResult(
             status=ResultStatus.SUCCESS,
             output=output,

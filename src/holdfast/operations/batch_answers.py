@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
-from holdfast.errors import DuplicateError, Fault, ValidationError
+from holdfast.errors import MAX_FAULTS, DuplicateError, Fault, ValidationError
 from holdfast.model.results import BatchResult, SubmissionResult, SubmissionStatus
 
 Rejected = ValidationError | DuplicateError
@@ -29,14 +30,33 @@ def job_answer(
         return answer()
     except ValidationError as error:
         if atomic:
-            raise ValidationError(
-                [Fault(f"jobs[{place}].{f.field}", f.code, f.message) for f in error.faults]
-            ) from None
+            raise refused_batch({place: error}) from None
         return rejected(job_id, error)
     except DuplicateError as error:
         if atomic:
             raise
         return rejected(job_id, error)
+
+
+def refused_batch(refused: Mapping[int, ValidationError]) -> ValidationError:
+    """Return the error of an atomic batch from those of its jobs, by their places."""
+    faults = (
+        Fault(f"jobs[{place}].{fault.field}", fault.code, fault.message)
+        for place, error in refused.items()
+        for fault in error.faults
+    )
+    count = sum(error.count for error in refused.values())
+    return ValidationError(list(islice(faults, MAX_FAULTS)), count=count)
+
+
+def shortened(refused: Mapping[int, ValidationError]) -> dict[int, ValidationError]:
+    """Return errors that have their first fault each, and together only so many others."""
+    left, errors = MAX_FAULTS, {}
+    for place, error in refused.items():
+        first = error.faults[: 1 + left]
+        left -= len(first) - 1
+        errors[place] = ValidationError(first, count=error.count)
+    return errors
 
 
 def rejected(job_id: str, error: Rejected | None) -> SubmissionResult:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Unpack
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, NotFoundError, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import read
 from holdfast.model.amendment import JobMetadata
-from holdfast.model.job import TERMINAL, Event, Job, attempts
+from holdfast.model.job import TERMINAL, Event, Job, Transition, attempts
 from holdfast.model.results import (
     BatchResult,
     FailureDetails,
@@ -46,7 +47,8 @@ from holdfast.operations.submitter import Submitter
 from holdfast.operations.updates import update
 from holdfast.operations.waiter import JobWaiter
 from holdfast.operations.workers import workers
-from holdfast.store import QueueInfo, Store
+from holdfast.runtime.off_loop import off_loop
+from holdfast.store import Page, QueueInfo, Store
 
 POLL_INTERVAL = 5.0
 """A waiting caller reads its job at least this often, in seconds."""
@@ -58,9 +60,16 @@ class Operations(BatchChanges):
     """The client operations over one store."""
 
     def __init__(
-        self, store: Store, submitter: Submitter, *, waiter: JobWaiter | None = None
+        self,
+        store: Store,
+        submitter: Submitter,
+        *,
+        waiter: JobWaiter | None = None,
+        as_text: bool = False,
     ) -> None:
+        """Without a waiter it has its own. ``as_text`` leaves JSON of jobs undecoded."""
         super().__init__(store)
+        self._as_text = as_text
         self._submitter = submitter
         self._waiter = waiter or JobWaiter(store)
 
@@ -112,7 +121,7 @@ class Operations(BatchChanges):
         """Return a job; NotFoundError when there is none."""
         job = await self.job(job_id)
         history = (await self.store.history([job_id]))[0] if include_history else None
-        return job_status(job, with_result=include_result, history=history)
+        return await self._status(job, with_result=include_result, history=history)
 
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
@@ -122,7 +131,15 @@ class Operations(BatchChanges):
                 job = await self._until_ended(job_id)
         except TimeoutError:
             job = await self._last_read(job_id, f"after {seconds:g} s")
-        return job_status(job)
+        return await self._status(job)
+
+    async def _status(
+        self, job: Job, *, with_result: bool = True, history: list[Transition] | None = None
+    ) -> JobStatus:
+        described = partial(
+            job_status, job, with_result=with_result, history=history, as_text=self._as_text
+        )
+        return await off_loop(len(job.result or b""), described)
 
     async def _last_read(self, job_id: str, when: str) -> Job:
         """Return a job if it has ended; otherwise raise TimeoutError with its state."""
@@ -168,13 +185,19 @@ class Operations(BatchChanges):
     async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""
         page = await bounded_page(self.store, job_search(wanted))
-        left_out = page.left_out
+        size = sum(len(job.result or b"") for job in page.jobs)
         return JobSearchResult(
-            jobs=tuple(job_status(job, omitted=left_out.get(job.id, 0)) for job in page.jobs),
+            jobs=await off_loop(size, partial(self._listed, page)),
             total_count=page.total,
             total_exact=page.total_exact,
             next_cursor=page.next_cursor,
             has_more=page.next_cursor is not None,
+        )
+
+    def _listed(self, page: Page) -> tuple[JobStatus, ...]:
+        left_out, as_text = page.left_out, self._as_text
+        return tuple(
+            job_status(job, omitted=left_out.get(job.id, 0), as_text=as_text) for job in page.jobs
         )
 
     async def stats(
@@ -238,7 +261,8 @@ class Operations(BatchChanges):
 
     async def payload(self, job_id: str) -> JobPayload:
         """Return the payload of a job; NotFoundError when there is no job."""
-        return job_payload(await self.job(job_id))
+        job = await self.job(job_id)
+        return await off_loop(len(job.payload), partial(job_payload, job, as_text=self._as_text))
 
     async def set_ageing(self, queue: str, interval: Span | None) -> None:
         """Raise ready jobs of a queue by one level per interval; None turns it off."""

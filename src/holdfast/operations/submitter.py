@@ -29,7 +29,13 @@ from holdfast.model.results import (
 )
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 from holdfast.operations.admission import SMALL_PAYLOAD, Add, Admission, new_jobs
-from holdfast.operations.batch_answers import batch_answer, job_answer, rejected
+from holdfast.operations.batch_answers import (
+    batch_answer,
+    job_answer,
+    refused_batch,
+    rejected,
+    shortened,
+)
 from holdfast.operations.batcher import Batcher, no_answer
 from holdfast.operations.declarations import Declarations, named
 from holdfast.operations.dependents import release_dependents
@@ -39,13 +45,7 @@ from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.off_loop import SHORT, off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.runtime.timeouts import Timeouts
-from holdfast.store import (
-    Added,
-    AddStatus,
-    Fence,
-    Store,
-    TransactionalStore,
-)
+from holdfast.store import Added, AddStatus, Fence, Store, TransactionalStore
 from holdfast.webhooks import CallbackScreen
 
 T = TypeVar("T")
@@ -105,10 +105,11 @@ class Submitter:
         """Accept and store one job; submissions that wait together are written together."""
         defaults = self._known(submission) or await self._defaults(submission)
         size = raw_size(submission.payload)
-        read = partial(plain, submission, defaults)
-        usual = read() if size <= SHORT else await off_loop(size, read)
-        limits = self.admission
-        is_limited = connection is not None or (limits.is_limited and not limits.admits(usual))
+        usual, limits = None, self.admission
+        if size <= SMALL_PAYLOAD and connection is None:
+            read = partial(plain, submission, defaults)
+            usual = read() if size <= SHORT else await off_loop(size, read)
+        is_limited = limits.is_limited and not limits.admits(usual)
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
         (submission,) = await self.screened([submission])
@@ -143,9 +144,8 @@ class Submitter:
         (submission,) = await self.screened([submission])
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         defaults = self._known(submission) or await self._defaults(submission)
-        parents = await self._parents([submission])
-        accepted = partial(self._accepted, submission, defaults, parents, spawner)
-        job = await off_loop(raw_size(submission.payload), accepted)
+        parents, size = await self._parents([submission]), raw_size(submission.payload)
+        job = await off_loop(size, partial(self._accepted, submission, defaults, parents, spawner))
         counted = await self._admit([job])
         added = await self._spawns.add(job, fence)
         self.admission.settle(counted, [job], [added])
@@ -161,13 +161,8 @@ class Submitter:
         jobs = await self._accepted_batch(await self.screened(submissions), connection)
         refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
         if refused and atomic:
-            raise ValidationError(
-                [
-                    Fault(f"jobs[{i}].{fault.field}", fault.code, fault.message)
-                    for i, error in refused.items()
-                    for fault in error.faults
-                ]
-            )
+            raise refused_batch(refused)
+        refused = shortened(refused)
         # Dependencies first: a store accepts a job only after those it depends on.
         valid = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
         counted = await self._admit(valid, connection)
@@ -175,7 +170,7 @@ class Submitter:
         self.admission.settle(counted, valid, answers)
         added = {job.id: answer for job, answer in zip(valid, answers, strict=True)}
         results = [
-            rejected("", job)
+            rejected("", refused[i])
             if isinstance(job, ValidationError)
             else submission_result(job)
             if added[job.id].status is AddStatus.ACCEPTED

@@ -28,6 +28,7 @@ from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.submission import QUEUE_RULE
 from holdfast.model.times import shown
 from holdfast.model.workers import WorkerInfo
+from holdfast.runtime.off_loop import off_loop
 from holdfast.store import Fence, JobNote
 from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE
 
@@ -64,7 +65,9 @@ async def claim(call: Call) -> JsonResponse:
     )
     wait = cast("timedelta", fields.get("wait", timedelta(0)))
     jobs = await remote_workers(call).claim(worker, limit, wait, call.while_connected)
-    return JsonResponse(ClaimResult(tuple(ClaimedJob.of(job) for job in jobs)))
+    size = sum(len(job.payload) + len(job.checkpoint or b"") for job in jobs)
+    claimed = await off_loop(size, lambda: ClaimResult(tuple(map(ClaimedJob.of, jobs))))
+    return JsonResponse(claimed, size=size)
 
 
 def _check_names(queues: Sequence[str], rule: re.Pattern[str]) -> None:
@@ -100,7 +103,8 @@ async def progress(call: Call) -> JsonResponse:
 
 async def dependency_results(call: Call) -> JsonResponse:
     """Return the results of the jobs that a claimed job waited for."""
-    return JsonResponse(await remote_workers(call).dependency_outputs(fence_of(call)))
+    size, outputs = await remote_workers(call).dependency_outputs(fence_of(call))
+    return JsonResponse(outputs, size=size)
 
 
 async def checkpoint(call: Call) -> JsonResponse:

@@ -17,7 +17,7 @@ from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.model.policy import Limits
 from holdfast.model.profiles import BULLMQ, STANDARD, Profile, ProfileValues, stored_profile
 from holdfast.model.reserved import QUEUE_PROFILES, TASKS
-from holdfast.model.submission import Declaration, Defaults, Submission, defaults_for
+from holdfast.model.submission import Declaration, Defaults, defaults_for
 from holdfast.runtime.clock import Clock
 from holdfast.store import Record, Store
 from holdfast.tasks.registry import Registry
@@ -156,9 +156,3 @@ def _decoded(data: bytes | msgspec.Raw, kind: type[T]) -> T | None:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError:
         return None
-
-
-def named(submission: Submission) -> tuple[str, str]:
-    """Return the type and the queue that decide the defaults; without a queue, the task's."""
-    queue = submission.queue
-    return submission.type, queue if isinstance(queue, str) else ""  # validation rejects others

@@ -37,7 +37,7 @@ from holdfast.operations.batch_answers import (
     shortened,
 )
 from holdfast.operations.batcher import Batcher, no_answer
-from holdfast.operations.declarations import Declarations, named
+from holdfast.operations.declarations import Declarations
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.single_flight import SingleFlight
 from holdfast.operations.spawns import Spawns
@@ -354,6 +354,12 @@ class Submitter:
                 raise AssertionError(f"{added.status} cannot answer a submission")
 
 
+def named(submission: Submission) -> tuple[str, str]:
+    """Return the type and the queue that decide the defaults; without a queue, the task's."""
+    queue = submission.queue
+    return submission.type, queue if isinstance(queue, str) else ""  # validation rejects others
+
+
 async def with_retries(
     call: Callable[[], Coroutine[Any, Any, T]],
     randomness: Randomness,
@@ -386,6 +392,3 @@ async def with_retries(
             await asyncio.sleep(pause)
             if loop.time() >= deadline:  # the pause took longer than that
                 raise
-
-
-__all__ = ["Submitter", "with_retries"]

@@ -93,3 +93,14 @@ def test_store_without_deduplication_refuses_it() -> None:
         accepted({"id": "a"}, supported=False)
 
     assert ["UNSUPPORTED"] == [fault.code for fault in caught.value.faults]
+
+
+def test_encryption_refuses_to_keep_the_last_duplicate() -> None:
+    terms = Defaults(deduplicates=True, encrypts=True)
+    option = Deduplication(id="a", keep_last_if_active=True)
+    submission = Submission(type="t", deduplication=option)
+
+    with pytest.raises(ValidationError, match="encryption") as caught:
+        accept(submission, job_id="1", now=NOW, defaults=terms, parents={})
+
+    assert ["deduplication.keep_last_if_active"] == [each.field for each in caught.value.faults]

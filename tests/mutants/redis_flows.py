@@ -20,7 +20,7 @@ MUTANTS = (
         "a job that is no longer delayed is replaced",
     ),
     _duplicates(
-        "  deduplicated[key] = {id = job.id, is_delayed = job.now[STATE] == 'DELAYED'}\n",
+        "  deduplicated[job.dedup_key] = {id = job.id, is_delayed = job.now[STATE] == 'DELAYED'}\n",
         "",
         "duplicates within one batch are all added",
     ),

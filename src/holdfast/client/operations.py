@@ -19,6 +19,7 @@ from holdfast.client.events import follow_events
 from holdfast.client.requests import (
     TypeMisfit,
     encode_body,
+    has_own_key,
     job_path,
     mapping_body,
     query,
@@ -100,7 +101,7 @@ class RemoteOperations(OperationsBackend):
     ) -> SubmissionResult:
         """Submit one job."""
         _no_connection(connection)
-        has_key = submission.idempotency_key is not None
+        has_key = has_own_key(submission.idempotency_key, submission.deduplication)
         body = encode_body(submission_body(submission, add_window=not has_key, misfit=self._misfit))
         headers = {} if has_key else {"idempotency-key": self._randomness.uuid()}
         response = await self._call("POST", "/jobs", body, headers)
@@ -128,7 +129,9 @@ class RemoteOperations(OperationsBackend):
         response = await self._call("POST", "/jobs/batch", body, headers)
         batch = _decode(response, BatchBody).value()
         results = [
-            result if job.get("idempotency_key") is not None else _as_accepted(result)
+            result
+            if has_own_key(job.get("idempotency_key"), job.get("deduplication"))
+            else _as_accepted(result)
             for job, result in zip(jobs, batch.results, strict=True)
         ]
         return replace(batch, results=tuple(results))

@@ -52,9 +52,14 @@ def mapping_body(
     body = {**fields, "payload": msgspec.Raw(data)}
     if encoding is Encoding.BYTES:
         body |= {"payload": data, "payload_encoding": "base64"}
-    if add_window and fields.get("idempotency_key") is None:
+    if add_window and not has_own_key(fields.get("idempotency_key"), fields.get("deduplication")):
         body.setdefault("idempotency_window", GENERATED_KEY_WINDOW)
     return body
+
+
+def has_own_key(idempotency_key: object, deduplication: object) -> bool:
+    """Whether a submission says itself what repeats it: then the request brings no key for it."""
+    return idempotency_key is not None or deduplication is not None
 
 
 def selection(

@@ -52,9 +52,10 @@ class EncryptedStore(StoreProxy):
     def __init__(self, inner: Store, keys: KeyRing) -> None:
         super().__init__(inner)
         self._contents = Contents(keys)
+        self.capabilities = replace(inner.capabilities, encrypts=True)
         if size_fault := inner.capabilities.size_fault:
             self.capabilities = replace(
-                inner.capabilities,
+                self.capabilities,
                 size_fault=lambda job: size_fault(self._contents.encrypt_job(job)),
             )
 

@@ -140,7 +140,7 @@ def _batch_job(job: msgspec.Raw, key: str | None) -> Submission:
     try:
         _check_rest(bytes(job), "payload")
         given = raw_fields(bytes(job))
-        own = given.get("idempotency_key", NULL) != NULL
+        own = any(given.get(name, NULL) != NULL for name in ("idempotency_key", "deduplication"))
         return submission_of(given, key=None if own else key)
     except ValidationError as error:
         return Submission(type="", faults=error.faults)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -40,8 +40,17 @@ FIELD = "deduplication"
 FLAGS = ("extend", "replace", "keep_last_if_active")
 
 
+class Terms(Protocol):
+    """What a store can do about duplicates."""
+
+    @property
+    def deduplicates(self) -> bool: ...
+    @property
+    def encrypts(self) -> bool: ...
+
+
 def read_deduplication(
-    value: object, submission: object, *, supported: bool
+    value: object, submission: object, *, terms: Terms
 ) -> tuple[Deduplication | None, list[Fault]]:
     """Read the option as a caller gave it with a submission: its value, or the faults.
 
@@ -53,7 +62,7 @@ def read_deduplication(
         return None, [Fault(FIELD, "INVALID", f"must be an object with an id, got {shown(value)}")]
     given = {str(name): part for name, part in cast("Mapping[object, object]", value).items()}
     given = {name: part for name, part in given.items() if part is not None}
-    if faults := _part_faults(given) or _faults_with(given, submission, supported=supported):
+    if faults := _part_faults(given) or _faults_with(given, submission, terms):
         return None, faults
     if "ttl" in given:
         given["ttl"] = parse_duration(given["ttl"])
@@ -69,13 +78,16 @@ def _part_faults(given: Mapping[str, object]) -> list[Fault]:
     return faults
 
 
-def _faults_with(
-    given: Mapping[str, object], submission: object, *, supported: bool
-) -> list[Fault]:
-    if not supported:
+def _faults_with(given: Mapping[str, object], submission: object, terms: Terms) -> list[Fault]:
+    if not terms.deduplicates:
         message = "is an option of jobs on Redis; here use idempotency_key"
         return [Fault(FIELD, "UNSUPPORTED", message)]
     keeps_last = given.get("keep_last_if_active") is True
+    if keeps_last and terms.encrypts:
+        message = (
+            "cannot be combined with encryption: BullMQ makes the job from an encrypted payload"
+        )
+        return [Fault(f"{FIELD}.keep_last_if_active", "UNSUPPORTED", message)]
     others = ("depends_on", "hold") if keeps_last else ()
     refused = [name for name in ("idempotency_key", *others) if getattr(submission, name)]
     part = f"{FIELD}.keep_last_if_active" if keeps_last else FIELD

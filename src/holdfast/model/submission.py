@@ -108,6 +108,8 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """Whether the store keeps ended jobs as ``remove_on_complete`` and ``remove_on_fail`` say."""
     deduplicates: bool = False
     """Whether the store has BullMQ's deduplication."""
+    encrypts: bool = False
+    """Whether payloads are encrypted."""
 
     @property
     def type_rule(self) -> re.Pattern[str]:

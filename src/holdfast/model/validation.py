@@ -209,8 +209,8 @@ class SubmissionReader:
     retry_crashes = retry_timeouts
 
     def deduplication(self, field: str, value: object) -> None:
-        known = self._defaults.deduplicates
-        self._values[field], faults = read_deduplication(value, self._submission, supported=known)
+        given, terms = self._submission, self._defaults
+        self._values[field], faults = read_deduplication(value, given, terms=terms)
         self._faults += faults
 
     def _flag(self, field: str, value: object, name: str) -> None:

@@ -115,11 +115,20 @@ async def new_jobs(jobs: Sequence[Job], add: Add) -> list[Job]:
     The store judges keys before dependencies, so a job that depends on itself is never written:
     it is MISSING when its key is free, and any other answer means that the key is held.
     """
-    keyed = [job for job in jobs if job.dedupe is not None]
+    keyed = [job for job in jobs if _key_of(job) is not None]
     answers = await add([replace(job, depends_on=(job.id,)) for job in keyed]) if keyed else ()
-    first: dict[tuple[str, str], str] = {}
+    first: dict[object, str] = {}
     for job, answer in zip(keyed, answers, strict=True):
-        if job.dedupe is not None and answer.status is AddStatus.MISSING:
-            first.setdefault((job.dedupe.scope, job.dedupe.key), job.id)
+        if answer.status is AddStatus.MISSING:
+            first.setdefault(_key_of(job), job.id)
     free = set(first.values())
-    return [job for job in jobs if job.dedupe is None or job.id in free]
+    return [job for job in jobs if _key_of(job) is None or job.id in free]
+
+
+def _key_of(job: Job) -> tuple[str, str, str] | None:
+    """Return what at most one job may hold: an idempotency key or a deduplication id."""
+    if job.dedupe is not None:
+        return "key", job.dedupe.scope, job.dedupe.key
+    if job.deduplication is not None:
+        return "id", job.queue, job.deduplication.id
+    return None

@@ -108,6 +108,7 @@ class Declarations:
                 and defaults.profile.name == BULLMQ.name,
                 removes_ended=self._store.capabilities.removes_ended,
                 deduplicates=self._store.capabilities.deduplicates,
+                encrypts=self._store.capabilities.encrypts,
             )
             fresh = FRESH if handler is None else NEVER if queue in own else FRESH_PROFILE
             found[key] = Known(defaults, now + fresh, version)

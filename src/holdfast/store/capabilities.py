@@ -32,6 +32,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs are kept after their end as their ``remove_on_complete`` and ``remove_on_fail`` say."""
     deduplicates: bool = False
     """A job's ``deduplication`` keeps duplicates out of its queue, as in BullMQ."""
+    encrypts: bool = False
+    """Contents are encrypted: other clients cannot make jobs of them."""
     closes_queues: bool = False
     """``configure`` takes ``closed_for``, a timedelta in which no worker claims from the queue."""
     completes_in_transaction: bool = False

@@ -57,18 +57,21 @@ local function check(job)
       return {'DUPLICATE', owner, {}, 0, deleted}
     end
   end
+  local owner = job.de and duplicates.owner(queue(job.queue), job)
+  if owner == job.id then return {'ACCEPTED', job.id} end -- a repeat of a deleted job
+  if owner then
+    local owner_id = owner_id_of(queue(job.queue), owner)
+    -- A job that depends on itself only asks who holds the id.
+    job.is_duplicate = job.after[1] ~= job.id
+    aliases[job.id] = owner_id
+    return {'DUPLICATE', owner_id, {}, 0, exists(owner_id) and 0 or 1}
+  end
   local missing = {}
   for _, parent in ipairs(dependencies(job)) do
     if not exists(parent) then missing[#missing + 1] = parent end
   end
   if #missing > 0 then return {'MISSING', job.id, missing} end
-  local owner = job.de and duplicates.decide(queue(job.queue), job)
-  if owner == job.id then return {'ACCEPTED', job.id} end -- a repeat of a deleted job
-  if owner then
-    local owner_id = owner_id_of(queue(job.queue), owner)
-    aliases[job.id], job.is_duplicate = owner_id, true
-    return {'DUPLICATE', owner_id, {}, 0, exists(owner_id) and 0 or 1}
-  end
+  if job.de then duplicates.claim(job) end
   new_ids[job.id] = true
   if job.key then keys[job.key] = job.digest .. '|' .. job.expires .. '|' .. job.id end
   return {'ACCEPTED', job.id}

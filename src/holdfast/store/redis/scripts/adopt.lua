@@ -83,6 +83,18 @@ local function add_to_indexes(j, job)
   end
 end
 
+-- A job holds its deduplication id here for as long as there, unless another job has it already.
+local function hold_id(j, job)
+  local de = job.de
+  local key = j.q.base .. 'de:' .. de.id
+  if de.ttl and not de.keepLastIfActive then
+    local left = math.floor(tonumber(job.created) / 1000) + de.ttl - now_ms
+    if left > 0 then call('SET', key, j.id, 'PX', int(left), 'NX') end
+  elseif not ENDED_PLACES[j.state] then
+    call('SET', key, j.id, 'NX')
+  end
+end
+
 local function write(job)
   local q = queue(job.queue)
   register(q)
@@ -102,6 +114,7 @@ local function write(job)
   add_to_indexes(j, job)
   if #job.after > 0 then add_links(j, job) end
   if job.spawner then add_to_spawner(j, job.spawner) end
+  if job.de then hold_id(j, job) end
   call_in_slices('RPUSH', j.key .. ':logs', job.lines)
 end
 

@@ -6,8 +6,8 @@ do
 local deduplicated
 resets[#resets + 1] = function() deduplicated = {} end
 
--- Decide on a job: return the job that holds its id, or nil when the job is new.
-duplicates.decide = function(q, job)
+-- Return the job that holds the id of a job, or nil when that job may have it.
+duplicates.owner = function(q, job)
   local de, key = job.de, q.base .. 'de:' .. job.de.id
   local earlier = deduplicated[key]
   local owner = earlier and earlier.id or call('GET', key)
@@ -23,8 +23,12 @@ duplicates.decide = function(q, job)
     job.dedup_replaces = de.replace and is_delayed
     if not job.dedup_stale and not job.dedup_replaces then return owner end
   end
-  deduplicated[key] = {id = job.id, is_delayed = job.now[STATE] == 'DELAYED'}
   return nil
+end
+
+-- Decide that a job is new: later ones of the call are its duplicates.
+duplicates.claim = function(job)
+  deduplicated[job.dedup_key] = {id = job.id, is_delayed = job.now[STATE] == 'DELAYED'}
 end
 
 local function emit_deduplicated(q, id, dropped, dedup_id)

@@ -117,6 +117,7 @@ _SERVICE_LIMITS = {
     "queues_per_namespace": "names of queues that a namespace may use",
     "types_per_namespace": "names of job types that a namespace may use",
     "tags_per_namespace": "names of tags that a namespace may use",
+    "workers_per_namespace": "workers over HTTP of a namespace that may be present",
 }
 LISTEN = "listen."
 _CONNECTION_LIMITS = {

@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     _sql(
         "locks",
-        "starts_with(name, %(prefix)s)",
+        "name >= %(prefix)s\n  AND name < %(last)s",
         "name LIKE %(prefix)s || '%%'",
         "an underscore in a prefix stands for anything",
         "lock",

@@ -380,8 +380,8 @@ MUTANTS = (
     ),
     _sql(
         "locks",
-        "substr(name, 1, length(?1)) = ?1",
-        "name LIKE ?1 || '%'",
+        "name >= ?1 AND name < ?3",
+        "name LIKE ?1 || '%' AND ?3 <> ''",
         "an underscore in a prefix stands for anything",
         "lock",
     ),

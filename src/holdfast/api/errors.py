@@ -53,7 +53,7 @@ MEANING = {
     "URI_TOO_LONG": "Path and query are longer than the service accepts.",
     "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
     "MISDIRECTED": "The Host header names no address of this machine.",
-    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After gives the time to wait, if that helps.",
+    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After is the time to wait.",
     "HEADERS_TOO_LARGE": "The headers are too many or larger than the service accepts.",
     "INTERNAL_ERROR": "The service failed; its log has details under the request id.",
     "UNAVAILABLE": "The store cannot be reached, or the service is full or stops; repeat the call.",

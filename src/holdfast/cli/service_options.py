@@ -28,6 +28,7 @@ OPTIONS = {
     "service.queues_per_namespace": ("N", "Names of queues of a namespace.  [1000]"),
     "service.types_per_namespace": ("N", "Names of job types of a namespace.  [1000]"),
     "service.tags_per_namespace": ("N", "Names of tags of a namespace.  [1000]"),
+    "service.workers_per_namespace": ("N", "Workers over HTTP of a namespace.  [1000]"),
 }
 """The placeholder and the help of each setting; the flag has its name."""
 

@@ -17,6 +17,7 @@ from holdfast.http.event_stream import EventTail
 from holdfast.http.key_watch import KeyWatch
 from holdfast.http.metrics import RequestCounts
 from holdfast.http.permissions import Caller
+from holdfast.http.presence import Presence
 from holdfast.http.rate_limits import KeyLimits
 from holdfast.http.refusals import Refusals
 from holdfast.http.rejections import Rejections
@@ -84,6 +85,8 @@ class Service:
         self.key_watch = KeyWatch(self.keys)
         self.refusals = Refusals(self.app.store, self.observer)
         self.key_limits = KeyLimits(self.app.store, self.app.clock, self.app.randomness.token())
+        most = self._limits.workers_per_namespace
+        self.presence = Presence(self.app.store, most, self.app.clock)
         self.tail = EventTail(self.app.store)
         self._waiter = JobWaiter(self.app.store)
         publisher = Publisher(self.app.store, SERVICE, self.app.clock.now())

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import ExecutionTimeoutError, NotFoundError, StaleLeaseError
+from holdfast.http.presence import PRESENT_FOR
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import (
     REMOTE,
@@ -41,9 +42,6 @@ from holdfast.operations.workers import announce
 from holdfast.runtime.off_loop import off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Claim, Fence, JobNote, Store
-
-PRESENT_FOR = timedelta(seconds=45)
-"""How long a worker counts as present after its last claim."""
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -217,6 +217,8 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Names of job types."""
     tags_per_namespace: int = 1000
     """Names of tags."""
+    workers_per_namespace: int = 1000
+    """Names of workers over HTTP that are present."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):

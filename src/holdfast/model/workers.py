@@ -8,6 +8,13 @@ import msgspec
 
 PREFIX = "worker:"
 """The prefix of the lock that each worker holds in the store while it is alive."""
+ALL = "worker"
+"""The prefix of these locks and those of workers over HTTP."""
+
+
+def remote_prefix(namespace: str) -> str:
+    """Return the prefix of the locks of the workers over HTTP in a namespace."""
+    return f"worker/{namespace}:"
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.workers import PREFIX, WorkerInfo
+from holdfast.model.workers import ALL, PREFIX, WorkerInfo
 from holdfast.operations.held import held
 from holdfast.store import NamedLock, Store
 from holdfast.store.damage import readable
@@ -33,7 +33,7 @@ async def is_led(store: Store) -> bool:
 
 async def workers(store: Store) -> list[WorkerInfo]:
     """Return the workers that are alive."""
-    return list(readable(await held(store, PREFIX, LONGEST_TTL), _worker))
+    return list(readable(await held(store, ALL, LONGEST_TTL), _worker))
 
 
 def _worker(lock: NamedLock) -> WorkerInfo:

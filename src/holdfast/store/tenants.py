@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats
-from holdfast.model.workers import PREFIX as WORKERS
-from holdfast.model.workers import WorkerInfo
+from holdfast.model.workers import ALL, PREFIX, WorkerInfo, remote_prefix
 from holdfast.store.contract import Store
 from holdfast.store.damage import readable
 from holdfast.store.namespaces import is_within
@@ -211,10 +210,12 @@ class TenantStore(StoreProxy):
         return [gone.get(job_id, False) for job_id in ids]
 
     async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        if name.startswith(WORKERS) and data:
+        if name.startswith(PREFIX):
             info = json.decode(data, type=WorkerInfo)
             queues = tuple(self._prefix + queue for queue in info.queues)
             data = json.encode(replace(info, queues=queues))
+            name = remote_prefix(self.namespace) + name.removeprefix(PREFIX)
+            return await self._inner.lock(name, holder, ttl, data)
         kind, colon, rest = name.partition(":")
         if self._prefix or "/" in rest:  # no name of another namespace begins with a slash
             name = f"{kind}{colon}{self.namespace}/{rest}"
@@ -222,10 +223,12 @@ class TenantStore(StoreProxy):
 
     async def locks(self, prefix: str) -> list[NamedLock]:
         """Return live workers that serve a queue of this namespace, and no other locks."""
-        if prefix != WORKERS:
+        if prefix != ALL:
             return []
+        local = await self._inner.locks(PREFIX)
+        remote = await self._inner.locks(remote_prefix(self.namespace))
         found = []
-        for lock, info in readable(await self._inner.locks(WORKERS), _worker):
+        for lock, info in readable([*local, *remote], _worker):
             queues = tuple(self.shown(q) for q in info.queues if self.within(q))
             if queues:
                 found.append(replace(lock, data=json.encode(replace(info, queues=queues))))

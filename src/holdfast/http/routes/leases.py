@@ -13,6 +13,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import LARGEST_BODY, LONG_LISTS, Call, Endpoint
 from holdfast.http.fields import Field, base64_bytes, duration, integer, text, text_list
 from holdfast.http.permissions import Permission
+from holdfast.http.presence import PRESENT_FOR
 from holdfast.http.responses import JsonResponse
 from holdfast.http.workers import (
     ClaimedJob,
@@ -64,6 +65,7 @@ async def claim(call: Call) -> JsonResponse:
         started_at=store.now(),
     )
     wait = cast("timedelta", fields.get("wait", timedelta(0)))
+    await call.service.presence.admit(call.caller.namespace, worker.id, wait + PRESENT_FOR)
     jobs = await remote_workers(call).claim(worker, limit, wait, call.while_connected)
     size = sum(len(job.payload) + len(job.checkpoint or b"") for job in jobs)
     claimed = await off_loop(size, lambda: ClaimResult(tuple(map(ClaimedJob.of, jobs))))

@@ -13,6 +13,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
 from holdfast.store.damage import readable
+from holdfast.store.namespaces import LAST
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.bounds import bounds
 from holdfast.store.postgres.rows import Row, cancel_of, progress_of, transitions_of
@@ -93,7 +94,9 @@ async def queues(state: StoreState, namespace: str | None) -> list[QueueInfo]:
 
 async def locks(state: StoreState, prefix: str) -> list[NamedLock]:
     """Return the named locks that are held; see ``Store.locks``."""
-    rows = await state.run("locks", {"prefix": prefix, "now": state.clock.override})
+    rows = await state.run(
+        "locks", {"prefix": prefix, "last": prefix + LAST, "now": state.clock.override}
+    )
     return [NamedLock(*row) for row in rows]
 
 

@@ -14,7 +14,7 @@ TYPES = {
     **dict.fromkeys(("running", "seen", "settings", "sweeps", "tally", "traces", "turns"), "hash"),
     **dict.fromkeys(("weeds", "windows"), "hash"),
     **dict.fromkeys(("created", "expiring", "minutes", "moved", "over", "ripe", "served"), "zset"),
-    **dict.fromkeys(("due", "names", "ran", "tallied"), "zset"),
+    **dict.fromkeys(("due", "ends", "held", "names", "ran", "tallied"), "zset"),
     **dict.fromkeys(("s:COMPLETED", "s:FAILED", "s:DEAD_LETTER", "s:CANCELLED"), "zset"),
     **dict.fromkeys(("s:SCHEDULED", "s:DELAYED", "s:RETRYING", "s:PENDING"), "zset"),
     **dict.fromkeys(("kept", "queues"), "set"),

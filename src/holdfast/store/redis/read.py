@@ -62,8 +62,7 @@ async def logs(session: RedisSession, job_id: str) -> list[LogLine]:
 async def locks(session: RedisSession, prefix: str) -> list[NamedLock]:
     """Return the unexpired named locks; see ``Store.locks``."""
     now = session.now()
-    answer = await session.client.command("HGETALL", session.keys.shared("holds"))
-    held = [item for item in fields.pairs(answer).items() if item[0].startswith(prefix.encode())]
+    held = fields.pairs(await session.call("locks", prefix)).items()
     found = [lock for lock in readable(held, _named_lock) if lock.until > now]
     return sorted(found, key=lambda lock: lock.name)
 

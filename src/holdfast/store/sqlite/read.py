@@ -11,6 +11,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.store.damage import readable
+from holdfast.store.namespaces import LAST
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import (
     STATES,
@@ -68,7 +69,7 @@ def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
 
 def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:
     """Return named locks; see ``Store.locks``."""
-    rows = connection.execute(statement("locks"), (prefix, instant))
+    rows = connection.execute(statement("locks"), (prefix, instant, prefix + LAST))
     return [NamedLock(name, holder, moment(until), data) for name, holder, until, data in rows]
 
 

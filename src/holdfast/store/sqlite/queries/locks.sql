@@ -1,4 +1,4 @@
--- locks: unexpired named locks with this prefix. ?1 prefix, ?2 now
+-- locks: unexpired named locks with this prefix. ?1 prefix, ?2 now, ?3 after the prefix
 SELECT name, holder, until, data FROM hold
-WHERE substr(name, 1, length(?1)) = ?1 AND until > ?2
+WHERE name >= ?1 AND name < ?3 AND until > ?2
 ORDER BY name

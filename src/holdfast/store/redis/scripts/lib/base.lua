@@ -62,6 +62,23 @@ local function score_ms(score)
   return within(score / 4096, MAX_MILLIS) or score > 0 and MAX_MILLIS or 0
 end
 
+-- Named locks: 'holds' by name, 'held' their names in order, 'ends' their names by end. Older versions
+-- write 'holds' only; whenever the others lack entries they are written again.
+local function put_hold(name, ends, rest)
+  call('HSET', shared .. 'holds', name, int(ends) .. '|' .. rest)
+  call('ZADD', shared .. 'held', 0, name)
+  call('ZADD', shared .. 'ends', int(ends), name)
+end
+local function list_holds()
+  if call('ZCARD', shared .. 'held') == call('HLEN', shared .. 'holds') then return end
+  local found = call('HGETALL', shared .. 'holds')
+  call('DEL', shared .. 'held', shared .. 'ends')
+  for i = 1, #found, 2 do
+    call('ZADD', shared .. 'held', 0, found[i])
+    call('ZADD', shared .. 'ends', tonumber(string.match(found[i + 1], '^(%d+)|')) or 0, found[i])
+  end
+end
+
 -- An item that raises an error is set aside: it is reported as a lock, for a day, and the call goes
 -- on with the others. Errors of the server itself, such as OOM, are no fault of an item.
 local ASIDE_FOR, MOST_ASIDE = 86400000000, 1000
@@ -72,9 +89,10 @@ local function set_aside(item, fault)
   local is_fault = false
   for i = 1, #FAULTS do is_fault = is_fault or string.find(text, FAULTS[i], 1, true) end
   if not is_fault then error(fault, 0) end
-  local holds, name = shared .. 'holds', 'quarantine:' .. string.sub(item, 1, 200)
-  if call('HLEN', holds) < MOST_ASIDE or call('HEXISTS', holds, name) == 1 then
-    call('HSET', holds, name, int(now + ASIDE_FOR) .. '|10|quarantine' .. string.sub(text, 1, 300))
+  local name = 'quarantine:' .. string.sub(item, 1, 200)
+  local aside = call('ZLEXCOUNT', shared .. 'held', '[quarantine:', '(quarantine;')
+  if aside < MOST_ASIDE or call('HEXISTS', shared .. 'holds', name) == 1 then
+    put_hold(name, now + ASIDE_FOR, '10|quarantine' .. string.sub(text, 1, 300))
   end
   return text
 end

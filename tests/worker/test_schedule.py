@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,8 +11,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.maintenance.cron import CronService
+from holdfast.model.job import Job
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import MemoryStore
+from holdfast.store import Added, Fence, MemoryStore
 from holdfast.tasks.schedule import CronEntry, MissedRuns, cron_entry, due_instants, instants
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -157,3 +160,36 @@ async def test_all_missed_ticks_are_submitted_however_many() -> None:
         pass
 
     assert 2500 == (await app.search(limit=1)).total_count
+
+
+class CountingStore(MemoryStore):
+    """Counts the calls that add jobs."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.adds = 0
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        self.adds += 1
+        await asyncio.sleep(0.001)  # so that others wait meanwhile
+        return await super().add(jobs, atomic=atomic, fence=fence)
+
+
+async def test_schedules_that_are_due_together_are_submitted_together() -> None:
+    clock = ManualClock(START)
+    store = CountingStore(clock)
+    app = Holdfast(store=store, clock=clock)
+    for number in range(100):
+        app.cron("* * * * * *")(app.task(f"tick.{number}")(lambda: None))
+    await app.start()
+    service = CronService(app, app.store)
+    await service.once()
+    store.adds = 0
+
+    clock.advance(1)
+    await service.once()
+
+    assert 100 == (await app.search(limit=1)).total_count
+    assert 3 >= store.adds

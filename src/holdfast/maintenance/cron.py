@@ -7,6 +7,7 @@ schedules go on at the time it shows: instants that come again are submitted aga
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -51,8 +52,13 @@ class CronService:
             return LONGEST_WAIT
         now = self._store.now()
         stored = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
-        waits = [await self._serve_alone(entry, now, stored) for entry in self._app.crons.values()]
-        return min([LONGEST_WAIT, *waits])
+        # Together, so that the jobs of one look are written in one batch.
+        serving = (self._serve_alone(entry, now, stored) for entry in self._app.crons.values())
+        served = await asyncio.gather(*serving, return_exceptions=True)
+        for failure in served:
+            if isinstance(failure, BaseException):
+                raise failure
+        return min([LONGEST_WAIT, *(wait for wait in served if isinstance(wait, float))])
 
     async def _serve_alone(
         self, entry: CronEntry, now: datetime, stored: Mapping[str, bytes]

@@ -8,6 +8,7 @@ import asyncio
 from bench import http, redis, sqlite, worker
 from bench.effort import Effort
 from bench.pg import bloat, compare, designs
+from bench.recovery import table as recovery
 from bench.shapes import table
 
 BENCHMARKS = {
@@ -15,6 +16,7 @@ BENCHMARKS = {
     "postgres": compare.main,
     "postgres-bloat": bloat.main,
     "postgres-designs": designs.main,
+    "recovery": recovery.main,
     "redis": redis.main,
     "shapes": table.main,
     "sqlite": sqlite.main,

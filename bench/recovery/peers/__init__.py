@@ -1,0 +1,1 @@
+"""Programs that other interpreters run: ``submit`` one endless job, or ``work``."""

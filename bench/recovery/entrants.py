@@ -45,9 +45,10 @@ class Package:
     has_fastest: bool = True
 
     def installed(self, folder: Path) -> Entrant | str:
-        """Install into a new environment; return the reason where that is impossible."""
-        venv.create(folder, with_pip=True)
+        """Install into an environment; return the reason where that is impossible."""
         python = str(folder / "bin" / "python")
+        if not Path(python).exists():
+            venv.create(folder, with_pip=True)
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
         done = subprocess.run(
             [*pip, "install", "--quiet", *self.packages],

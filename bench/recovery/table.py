@@ -6,9 +6,10 @@ everything that belongs to its worker, as when the host loses its power. They ar
 library whose worker is one process without a parent. Each is tried with the library's defaults and
 with the fastest settings in its documentation. No other jobs are submitted.
 
-The peers are installed from PyPI into environments that are removed at the end. Trials wait side by
-side, at most for ``BOUND`` seconds; what takes longer is shown as such. The figure is the median of
-three where the first trial was quick. Oban for Python needs Python 3.12 and is not included.
+The peers are installed from PyPI into environments that are removed at the end, or kept for another
+run in the folder that ``$RECOVERY_PEERS`` names. Trials wait side by side, at most for ``BOUND``
+seconds; what takes longer is shown as such. The figure is the median of three where the first trial
+was quick. Oban for Python needs Python 3.12 and is not included.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,6 +36,8 @@ from tests.servers import Postgres, Valkey
 BOUND = 100.0
 QUICK = 20.0
 """Seconds; what recovers within these is tried three times."""
+AT_ONCE = 3
+"""Trials that start or kill processes at the same time, and installations."""
 STORES = ("SQLite", "PostgreSQL", "Redis")
 DEATHS = ("process", "host")
 SETTINGS = ("default", "fastest")
@@ -50,7 +54,7 @@ async def main(*, effort: Effort, folder: str | None) -> None:
         began, urls = time.monotonic(), _servers(stack, place, effort)
         stores = effort.pick(STORES, STORES, STORES[:1])
         entrants = [*map(holdfast, stores), *_installed(place, effort)]
-        bench = Bench(place, effort.pick(BOUND, 30.0, 5.0), asyncio.Lock())
+        bench = Bench(place, effort.pick(BOUND, 30.0, 5.0), asyncio.Semaphore(AT_ONCE))
         deaths = effort.pick(DEATHS, DEATHS, DEATHS[:1])
         settings = effort.pick(SETTINGS, SETTINGS, SETTINGS[:1])
         cases = [
@@ -88,7 +92,9 @@ def _servers(stack: ExitStack, place: Path, effort: Effort) -> Urls:
 def _installed(place: Path, effort: Effort) -> list[Entrant]:
     if not effort.installs:
         return []
-    found = [install(place / name) for name, install in peers().items()]
+    folder = Path(os.environ.get("RECOVERY_PEERS", place))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda name: peers()[name](folder / name), peers()))
     print(*(each for each in found if isinstance(each, str)), sep="\n")
     return [each for each in found if isinstance(each, Entrant)]
 

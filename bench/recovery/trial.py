@@ -17,11 +17,11 @@ from typing import NoReturn
 from bench.recovery.entrants import Entrant
 
 START_WITHIN = 60.0
-SETTLE = (4.0, 9.0)
+SETTLE = (3.0, 8.0)
 """Seconds until the death, at random: the second worker waits for jobs by then, and the first dies
 at any point between two heartbeats."""
 QUIET = 3.0
-"""Seconds after the death in which nothing else is started: the quick ones recover in these."""
+"""Seconds after the death in which few others are started: the quick ones recover in these."""
 
 
 class Failed(Exception):
@@ -45,7 +45,7 @@ class Bench:
 
     folder: Path
     bound: float
-    turn: asyncio.Lock
+    turn: asyncio.Semaphore
     """Held while processes start and die: the machine has few processors."""
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.http.api_keys import Role
+from holdfast.http.api_keys import Role, list_keys
+from holdfast.http.permissions import Caller
+from holdfast.http.rate_limits import HELD_FOR
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.http.site import API, running
@@ -159,3 +161,28 @@ async def test_worker_names_of_one_namespace_neither_hide_nor_show_in_another(
     assert {("w", "a")} == seen["acme"]
     assert {("w", "b"), ("../acme/w", "c")} == seen["acme2"]
     assert {("acme/w", "p")} == seen[""]
+
+
+async def test_server_that_dies_blocks_the_submissions_of_a_key_for_seconds(
+    any_site: Site,
+) -> None:
+    key = await any_site.key(Role.SUBMITTER, "acme", live_jobs=5)
+    (made,) = await list_keys(any_site.store)
+    await any_site.store.lock(f"quota:{made.id}", "died", HELD_FOR)
+
+    async with asyncio.timeout(10):
+        reply = await any_site.post(f"{API}/jobs", {"type": "a", "payload": 1}, key=key)
+
+    assert 201 == reply.status
+
+
+async def test_submission_that_takes_long_keeps_its_turn(any_site: Site) -> None:
+    limits = any_site.service.key_limits
+    caller = Caller(key_id="k", role=Role.SUBMITTER, live_jobs=5)
+
+    async with limits.counting(caller):
+        await asyncio.sleep(HELD_FOR.total_seconds() + 0.5)
+        is_taken = await any_site.store.lock("quota:k", "other", HELD_FOR)
+
+    assert not is_taken
+    assert await any_site.store.lock("quota:k", "other", HELD_FOR)

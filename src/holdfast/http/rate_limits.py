@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,8 +20,12 @@ from holdfast.store import Search, Store
 from holdfast.store.tenants import OWNER
 
 MAX_KEYS = 10_000
-HELD_FOR = timedelta(seconds=40)
-"""How long a submission may count and write: longer than the timeout of submissions."""
+LONGEST = 40.0
+"""How many seconds a submission may wait for others: longer than the timeout of submissions."""
+HELD_FOR = timedelta(seconds=3)
+"""How long a server that dies keeps other submissions of a key from counting."""
+RENEWED_EVERY = 1.0
+"""Seconds between two renewals while a submission counts and writes."""
 LOOK_AGAIN = 0.01
 """Seconds until a server looks again whether another one has written."""
 
@@ -68,13 +73,22 @@ class KeyLimits:
         async with self._use(caller).counting:
             name = f"quota:{caller.key_id}"
             await self._acquire(name)
+            renewing = asyncio.create_task(self._renew(name))
             try:
                 yield
             finally:
+                renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
                 await self._store.lock(name, self._holder, timedelta(0))
 
+    async def _renew(self, name: str) -> None:
+        while True:
+            await asyncio.sleep(RENEWED_EVERY)
+            with contextlib.suppress(StoreUnavailableError):
+                await self._store.lock(name, self._holder, HELD_FOR)
+
     async def _acquire(self, name: str) -> None:
-        deadline = self._clock.monotonic() + HELD_FOR.total_seconds()
+        deadline = self._clock.monotonic() + LONGEST
         while not await self._store.lock(name, self._holder, HELD_FOR):
             if self._clock.monotonic() > deadline:
                 raise StoreUnavailableError("other submissions of this key take too long")

@@ -175,7 +175,7 @@ MUTANTS = (
         layers=RACING,
     ),
     _sql(
-        "claim",
+        "candidates",
         "SKIP LOCKED",
         "",
         "a frozen claimer blocks the others",
@@ -400,7 +400,7 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/limits.py",
-        "rule is not None and until - at <= rule.per:",
+        "rule is not None and until - now <= rule.per:",
         "rule is not None:",
         "a rate window stays full for hours after the clock was set back",
         ("postgres verbs",),
@@ -413,7 +413,21 @@ MUTANTS = (
         layers=("postgres frozen",),
     ),
     _sql(
-        "ready",
+        "candidates",
+        "OR ready.type = ANY ((SELECT types FROM limited)::text[])",
+        "",
+        "a claim takes more jobs of a task than its limit allows",
+        layers=("postgres limits",),
+    ),
+    _sql(
+        "claim",
+        "found.turn < stop.turn OR stop.turn IS NULL",
+        "NOT found.is_limited",
+        "jobs without a limit overtake one whose limit has room",
+        layers=("postgres limits",),
+    ),
+    _sql(
+        "candidates",
         "  AND r.xid < pg_current_xact_id()\n",
         "",
         "a claim under limits comes before the submission of its job",

@@ -21,9 +21,13 @@ from holdfast.store.postgres.claim import claim_params
 from holdfast.store.postgres.claim_position import (
     LEVELS,
     MAX_CLAIM_KINDS,
+    NO_SCOPES,
     SETTLED_AFTER,
+    ClaimKind,
     ClaimPositions,
+    ClaimScan,
     Throttle,
+    passed,
 )
 from holdfast.store.postgres.rows import places_of
 from holdfast.store.postgres.statements import statement
@@ -42,6 +46,7 @@ SCHEMA = "claim_position"
 BATCH = 500
 CHURN = 10_000
 WANT = Claim(queues=("default",), limit=1, worker="w", token="t")
+FROM_THE_FRONT = ClaimScan(ClaimKind(WANT.queues, None), None)
 
 
 async def _churn(store: PostgresStore, first: int) -> None:
@@ -93,10 +98,9 @@ async def test_claim_reads_few_pages_despite_dead_rows_before_the_first_job(
         await asyncio.sleep(SETTLED_AFTER)  # twice: the position follows a moment later
         await _churn(store, CHURN)
         await asyncio.sleep(SETTLED_AFTER)  # as above
-        state_of(store).positions.record_full_scan(
-            WANT.queues, WANT.types, state_of(store).ticks(), 10.0
-        )
-        starts = state_of(store).positions.start(WANT.queues, WANT.types, state_of(store).ticks())
+        positions, ticks = state_of(store).positions, state_of(store).ticks()
+        positions.record(FROM_THE_FRONT, [], ticks - 10.0, ticks)
+        starts = positions.scan(WANT.queues, WANT.types, NO_SCOPES, ticks).starts
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])
 
         from_the_front = await _pages(store, "claim", claim_params(WANT, None))
@@ -122,21 +126,73 @@ async def test_position_follows_the_first_claimed_job_of_each_level(
             )
             first = dict(await cursor.fetchall())
     positions = ClaimPositions()
-    positions.record_full_scan(want.queues, None, 0.0, 0.0)
-    positions.record(places_of(rows), None, 0.0)
+    positions.record(FROM_THE_FRONT, places_of(rows), 0.0, 0.0)
 
     assert 6 == len(rows)
     assert 2 == len(first)
-    assert positions.start(want.queues, None, SETTLED_AFTER) == [first.get(n, 0) for n in LEVELS]
+    scan = positions.scan(want.queues, None, NO_SCOPES, SETTLED_AFTER)
+    assert scan.starts == [first.get(n, 0) for n in LEVELS]
 
 
 def test_number_of_remembered_claim_kinds_is_limited() -> None:
     positions = ClaimPositions()
 
     for n in range(3 * MAX_CLAIM_KINDS):
-        positions.record_full_scan(["q"], (str(n),), 0.0, 0.0)
+        full = frozenset(["task:t"]) if n % 2 else NO_SCOPES
+        positions.record(ClaimScan(ClaimKind(("q",), (str(n),), full), None), [], 0.0, 0.0)
 
     assert MAX_CLAIM_KINDS >= len(positions._full_at)  # nothing public shows its size
+    assert MAX_CLAIM_KINDS >= len(positions._passed)
+
+
+def _blocked_at(place: int, *scopes: str) -> ClaimPositions:
+    """Positions after two scans to the end that passed over the jobs of full limits."""
+    positions = ClaimPositions()
+    ends = passed(WANT.queues, [], place, at_end=True)
+    for ticks in (0.0, SETTLED_AFTER):
+        scan = positions.scan(WANT.queues, None, frozenset(scopes), ticks)
+        positions.record(scan, ends, ticks, ticks)
+    return positions
+
+
+@pytest.mark.parametrize(
+    ("full", "start"),
+    [(["task:a"], 7), (["task:a", "task:b"], 7), (["task:b"], None), ([], None)],
+)
+def test_jobs_behind_full_limits_are_passed_over_while_these_stay_full(
+    full: list[str], start: int | None
+) -> None:
+    positions = _blocked_at(7, "task:a")
+
+    scan = positions.scan(WANT.queues, None, frozenset(full), 2 * SETTLED_AFTER)
+
+    assert (None if start is None else [start] * len(LEVELS)) == scan.starts
+
+
+def test_jobs_behind_full_limits_are_read_again_after_a_while() -> None:
+    positions = _blocked_at(7, "task:a")
+
+    assert positions.scan(WANT.queues, None, frozenset(["task:a"]), 60.0).starts is None
+
+
+def test_scan_with_fewer_full_limits_replaces_an_earlier_one() -> None:
+    positions = _blocked_at(7, "task:a", "task:b")
+    fewer = frozenset(["task:a"])
+    scan = positions.scan(WANT.queues, None, fewer, 1.0)
+    positions.record(scan, passed(WANT.queues, [], 9, at_end=True), 1.0, 1.0)
+
+    both = positions.scan(WANT.queues, None, fewer | {"task:b"}, 1.0 + SETTLED_AFTER)
+
+    assert ClaimKind(WANT.queues, None, fewer) == both.kind
+    assert [9] * len(LEVELS) == both.starts
+
+
+def test_scan_that_took_enough_jobs_has_read_the_levels_before_the_last_one() -> None:
+    places = [("a", 2, 30), ("b", 1, 20), ("b", 1, 25)]
+
+    found = passed(("a", "b"), places, 50, at_end=False)
+
+    assert [("a", n, 50) for n in LEVELS] + [("b", 0, 50), ("b", 1, 20)] == found
 
 
 async def test_leases_settled_long_ago_are_not_read_again(

@@ -124,9 +124,7 @@ async def test_hot_statement_neither_reads_nor_sorts_a_table_without_statistics(
     assert [] == _objections(await _generic_plan(store, name))
 
 
-@pytest.mark.parametrize(
-    "name", ["deletable", "delete", "known", "link", "parents_lock", "running"]
-)
+@pytest.mark.parametrize("name", ["deletable", "delete", "known", "link", "parents_lock", "usage"])
 async def test_statement_on_given_jobs_reads_no_whole_table(
     store: PostgresStore, name: str
 ) -> None:

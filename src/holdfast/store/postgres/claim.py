@@ -1,32 +1,32 @@
-"""Claiming: one statement, or one transaction where a limit applies.
+"""Claiming: one statement, and a transaction for jobs to which a limit with room applies.
 
-Only claims under the same limit wait for each other.
+The statement stops at the first such job, so that jobs start in their order. Jobs whose limit is
+full are passed over, and not read again while it stays full. Only claims under limits with room
+wait for each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from operator import itemgetter
 
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import HoldfastError
 from holdfast.model.job import Job
 from holdfast.store.postgres.arrays import Ints, Longs, Moments, Texts
-from holdfast.store.postgres.claim_position import LEVELS
+from holdfast.store.postgres.claim_position import LEVELS, NO_SCOPES, Scopes, passed
 from holdfast.store.postgres.connection import StatementRunner
-from holdfast.store.postgres.limits import (
-    JobKind,
-    PostgresLimits,
-    applies,
-    read_rules,
-    read_usage,
-)
+from holdfast.store.postgres.limit_memory import JobKind, applicable
+from holdfast.store.postgres.limits import LimitUsage, read_rules, read_usage
 from holdfast.store.postgres.rows import ID, NUMBER, TURN, Row, claimed_of, places_of
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.values import Claim
 
 NUMBERS_KEPT = 20_000
-PAGE = 200
-"""Ready jobs that a claim under limits reads at a time."""
 FROZEN = timedelta(seconds=1)
 """How long other claims under a limit wait for a process that stopped in the middle of one."""
 
@@ -35,23 +35,18 @@ async def claim(state: StoreState, want: Claim) -> list[Job]:
     """Claim ready jobs; see ``Store.claim``."""
     if not want.queues or want.limit < 1:
         return []
-    override = state.clock.override
-    rows: list[Row] = []
-    if not _is_limited(state, want):
-        rows = await _claim_unlimited(state, want, override)
-        if not rows:
-            state.rules = {scope for scope, *_ in await state.run("rules", {})}
-    if _is_limited(state, want):
-        rows, state.rules = await state.pool.atomically(
-            lambda session: _claim_limited(session, want, override)
-        )
+    await state.refresh()
+    claiming = Claiming(state, want)
+    try:
+        await claiming.run()
+    except HoldfastError:
+        if not claiming.rows:  # jobs that it has must not wait for the end of their leases
+            raise
+    rows = claiming.rows
+    if not rows and state.rule_reading.is_due:
+        state.limits.rules = set(await state.rule_reading.run(read_rules(state.pool)))
     _remember(state.numbers, rows)
-    rows.sort(key=itemgetter(TURN))
     return state.seen(claimed_of(rows, want))
-
-
-def _is_limited(state: StoreState, want: Claim) -> bool:
-    return any(applies(scope, want) for scope in state.rules)
 
 
 def _remember(numbers: dict[str, int], claimed: Sequence[Row]) -> None:
@@ -60,81 +55,131 @@ def _remember(numbers: dict[str, int], claimed: Sequence[Row]) -> None:
     numbers.update(map(itemgetter(ID, NUMBER), claimed))
 
 
-async def _claim_unlimited(state: StoreState, want: Claim, override: datetime | None) -> list[Row]:
+class Claiming:
+    """One claim: in turns without and with locks, until there are enough jobs or no more."""
+
+    def __init__(self, state: StoreState, want: Claim) -> None:
+        self._state = state
+        self._want = want
+        self.rows: list[Row] = []
+        self._usage: LimitUsage | None = None
+
+    async def run(self) -> None:
+        """Claim jobs into ``rows``."""
+        is_limited, goes_on = await self._begins_limited(), True
+        while goes_on:
+            rest = replace(self._want, limit=self._want.limit - len(self.rows))
+            if is_limited:
+                goes_on, is_limited = await self._take_limited(rest), False
+            else:
+                taken, is_limited = await _claim_unlimited(self._state, rest, self._usage)
+                self.rows += taken
+                goes_on = is_limited and not self._is_filled
+
+    async def _begins_limited(self) -> bool:
+        """Whether a job with a limit that has room is likely to be among the first."""
+        seen, want = self._state.limits, self._want
+        if seen.rules and seen.begins_limited(want):
+            return True
+        if not (seen.full and applicable(seen.full, want)):
+            return False
+        self._usage = await read_usage(self._state.pool, self._state.clock.override)
+        return seen.update(self._usage.rules, self._usage.full, want)
+
+    async def _take_limited(self, rest: Claim) -> bool:
+        """Claim under limits; return whether there may be more."""
+        page = await self._state.pool.atomically(partial(_claim_limited, self._state, rest))
+        self._usage = page.usage
+        self.rows += page.rows
+        seen = self._state.limits
+        seen.update(page.usage.rules, page.usage.full, rest)
+        seen.claimed(rest, left=page.has_limited and self._is_filled)
+        return not (page.is_last or self._is_filled)
+
+    @property
+    def _is_filled(self) -> bool:
+        return len(self.rows) == self._want.limit
+
+
+async def _claim_unlimited(
+    state: StoreState, want: Claim, usage: LimitUsage | None
+) -> tuple[list[Row], bool]:
+    """Claim jobs to which no limit applies; return them, and whether it met another one.
+
+    Passes over the jobs of limits that are full.
+    """
+    full = NO_SCOPES if usage is None else applicable(usage.full, want)
     begun = state.ticks()
-    starts = state.positions.start(want.queues, want.types, begun)
-    rows = await state.run("claim", claim_params(want, override, starts=starts))
-    rows.sort(key=itemgetter(TURN))
-    if starts is None:
-        ended = state.ticks()
-        state.positions.record_full_scan(want.queues, want.types, ended, ended - begun)
-    state.positions.record(places_of(rows), want.types, begun)
-    return rows
+    scan = state.positions.scan(want.queues, want.types, full, begun)
+    params = claim_params(want, state.clock.override, starts=scan.starts, full=full)
+    found = await state.pool.run("claim", params)
+    rows = sorted([row for row in found if row[TURN] is not None], key=itemgetter(TURN))
+    is_met = len(rows) < len(found)
+    places = places_of(rows)
+    if usage is not None and full:
+        at_end = not is_met and len(rows) < want.limit
+        places = passed(want.queues, places, usage.last_place, at_end=at_end)
+    state.positions.record(scan, places, begun, state.ticks())
+    return rows, is_met
 
 
-async def _claim_limited(
-    session: StatementRunner, want: Claim, override: datetime | None
-) -> tuple[list[Row], set[str]]:
-    """Claim what the limits have room for; return the rows and the scopes of all limits.
+class LimitedPage(msgspec.Struct):
+    """What a claim under limits took of the first ready jobs."""
+
+    rows: list[Row]
+    usage: LimitUsage
+    has_limited: bool
+    """Whether a limit applies to one of these jobs."""
+    is_last: bool
+    """Whether no more ready jobs follow."""
+
+
+async def _claim_limited(state: StoreState, want: Claim, session: StatementRunner) -> LimitedPage:
+    """Claim those of the first ready jobs for which the limits have room.
 
     The transaction locks each limit that applies: such claims wait for each other, and every
     later statement sees what the claim before has used. The server ends the transaction of a
     client that falls silent, so that a frozen process does not stop the others.
     """
-    rules = await read_rules(session)
-    scopes = [scope for scope in sorted(rules) if applies(scope, want)]
-    ((now, _),) = await session.run("limits_lock", lock_params(scopes, override))
-    limits = await read_usage(session, rules, now, now)  # one instant, or windows overlap a little
-    chosen = await _choose(session, want, limits)
-    if limits.opened:
-        await session.run(
-            "rate_windows_set",
-            {
-                "scope": Texts(list(limits.opened)),
-                "started": Ints([started for started, _ in limits.opened.values()]),
-                "until": Moments([until for _, until in limits.opened.values()]),
-            },
-        )
-    rows = await session.run("claim", claim_params(want, now, chosen=chosen)) if chosen else []
-    return rows, set(rules)
+    override = state.clock.override
+    ((locked, _),) = await session.run("limits_lock", lock_params(want))
+    usage = await read_usage(session, override)
+    if not applicable(usage.rules, want) <= set(locked or ()):  # a limit was set meanwhile
+        return LimitedPage([], usage, has_limited=True, is_last=True)
+    full = applicable(usage.full, want)
+    scan = state.positions.scan(want.queues, want.types, full, state.ticks())
+    params = claim_params(want, override, starts=scan.starts if full else None, full=full)
+    found = await session.run("ready", params)
+    chosen = [
+        number
+        for number, queue, type_, _, limit_key in found
+        if usage.admits(JobKind(queue, type_, limit_key or ""))
+    ]
+    if usage.opened:
+        await session.run("rate_windows_set", _windows(usage))
+    rows = []
+    if chosen:  # at one instant, or windows overlap a little
+        rows = await session.run("claim", claim_params(want, usage.now, chosen=chosen))
+    return LimitedPage(
+        sorted(rows, key=itemgetter(TURN)),
+        usage,
+        has_limited=any(row[3] for row in found),
+        is_last=len(found) < want.limit,
+    )
 
 
-def lock_params(scopes: Sequence[str], override: datetime | None) -> dict[str, object]:
+def _windows(usage: LimitUsage) -> dict[str, object]:
+    return {
+        "scope": Texts(list(usage.opened)),
+        "started": Ints([started for started, _ in usage.opened.values()]),
+        "until": Moments([until for _, until in usage.opened.values()]),
+    }
+
+
+def lock_params(want: Claim) -> dict[str, object]:
     """Return the parameters of ``limits_lock.sql``."""
     idle = str(FROZEN // timedelta(milliseconds=1))
-    return {"scopes": Texts(scopes), "now": override, "idle": idle}
-
-
-async def _choose(session: StatementRunner, want: Claim, limits: PostgresLimits) -> list[int]:
-    """Return the numbers of the ready jobs that the limits admit."""
-    chosen: list[int] = []
-    for (queue,) in await session.run("unpaused", {"queues": Texts(want.queues)}):
-        place = (-1, 0)
-        while len(chosen) < want.limit and f"queue:{queue}" not in limits.full:
-            rows = await session.run("ready", _page(queue, want, limits, place))
-            for number, type_, limit_key, *_ in rows:
-                kind = JobKind(queue, type_, limit_key or "")
-                if len(chosen) < want.limit and limits.admits(kind):
-                    chosen.append(number)
-            if len(rows) < PAGE:
-                break
-            place = rows[-1][3:5]
-    return chosen
-
-
-def _page(
-    queue: str, want: Claim, limits: PostgresLimits, place: tuple[int, int]
-) -> dict[str, object]:
-    full = limits.full
-    return {
-        "queue": queue,
-        "types": None if want.types is None else Texts(want.types),
-        "after_level": place[0],
-        "after_place": place[1],
-        "limit": PAGE,
-        "full_types": Texts([s.removeprefix("task:") for s in full if s.startswith("task:")]),
-        "full_keys": Texts([s.removeprefix("key:") for s in full if s.startswith("key:")]),
-    }
+    return {"scopes": Texts(_scopes(want)), "types": _types(want), "idle": idle}
 
 
 def claim_params(
@@ -143,21 +188,35 @@ def claim_params(
     *,
     chosen: Sequence[int] | None = None,
     starts: Sequence[int] | None = None,
+    full: Scopes = NO_SCOPES,
 ) -> dict[str, object]:
-    """Return the parameters of ``claim.sql``: where to look, or which jobs to take."""
+    """Return the parameters of ``claim.sql`` and ``ready.sql``."""
     levels = [(queue, n) for queue in want.queues for n in LEVELS]
+    full_keys = _names(full, "key:")
     return {
         "queues": Texts([queue for queue, _ in levels]),
         "levels": Ints([n for _, n in levels]),
         "starts": Longs(starts or [0] * len(levels)),
-        "types": None if want.types is None else Texts(want.types),
+        "types": _types(want),
         "limit": want.limit,
         "token": want.token,
         "worker": want.worker,
         "scopes": Texts(_scopes(want)),
+        "full_queues": Texts(_names(full, "queue:")),
+        "full_types": Texts(_names(full, "task:")),
+        "full_keyed": Texts(list({key.partition(":")[0] for key in full_keys})),
+        "full_keys": Texts(full_keys),
         "chosen": None if chosen is None else Longs(chosen),
         "now": override,
     }
+
+
+def _types(want: Claim) -> Texts | None:
+    return None if want.types is None else Texts(want.types)
+
+
+def _names(scopes: Scopes, kind: str) -> list[str]:
+    return [scope.removeprefix(kind) for scope in scopes if scope.startswith(kind)]
 
 
 def _scopes(want: Claim) -> list[str]:

@@ -15,6 +15,8 @@ import msgspec
 
 T = TypeVar("T")
 Types = tuple[str, ...] | None
+Scopes = frozenset[str]
+NO_SCOPES: Scopes = frozenset()
 
 LEVELS = range(5)
 SETTLED_AFTER = 0.25
@@ -27,14 +29,16 @@ MAX_CLAIM_KINDS = 1_000
 """How many combinations of queues and types are remembered: HTTP callers choose them."""
 REST_FACTOR = 20
 """Work that took so many seconds rests for this many times as long."""
+BLOCKED_REST_FACTOR = 40
+"""The same for reading jobs behind limits again, which costs something while nothing happens."""
 
 
-class ClaimPosition(NamedTuple):
-    """One level of a queue, as claims of some types see it."""
+class ClaimKind(NamedTuple):
+    """Claims that look for the same jobs: of these types, but for those behind full limits."""
 
-    queue: str
-    level: int
+    queues: tuple[str, ...]
     types: Types
+    full: Scopes = NO_SCOPES
 
 
 class QueuePosition(msgspec.Struct):
@@ -45,50 +49,95 @@ class QueuePosition(msgspec.Struct):
     since: float
 
 
+class ClaimScan(NamedTuple):
+    """A scan of ready jobs: from which place per queue and level, or None from the very front."""
+
+    kind: ClaimKind
+    starts: list[int] | None
+
+
 class ClaimPositions:
     """The places at which earlier claims found the first job."""
 
     def __init__(self) -> None:
-        self._positions: dict[ClaimPosition, QueuePosition] = {}
-        self._full_at: dict[tuple[tuple[str, ...], Types], float] = {}
+        self._positions: dict[tuple[ClaimKind, str, int], QueuePosition] = {}
+        self._full_at: dict[ClaimKind, float] = {}
+        self._passed: dict[tuple[tuple[str, ...], Types], Scopes] = {}
+        """Limits that were full when a scan passed over their jobs."""
 
-    def start(self, queues: Sequence[str], types: Types, ticks: float) -> list[int] | None:
-        """Return the place to start from per queue and level; None when a full scan is due."""
-        if ticks >= self._full_at.get((tuple(queues), types), 0.0):
-            return None
-        return [
-            self._settled(ClaimPosition(queue, n, types), ticks) for queue in queues for n in LEVELS
-        ]
+    def scan(self, queues: Sequence[str], types: Types, full: Scopes, ticks: float) -> ClaimScan:
+        """Return where to start.
 
-    def record_full_scan(
-        self, queues: Sequence[str], types: Types, ticks: float, took: float
+        Jobs that an earlier scan passed over are passed over again if the same limits are full.
+        """
+        asked = tuple(queues), types
+        passed = self._passed.get(asked)
+        kind = ClaimKind(*asked, passed if full and passed and passed <= full else full)
+        if ticks >= self._full_at.get(kind, 0.0):
+            return ClaimScan(ClaimKind(*asked, full), None)
+        starts = [self._settled((kind, queue, n), ticks) for queue in queues for n in LEVELS]
+        return ClaimScan(kind, starts)
+
+    def record(
+        self, scan: ClaimScan, places: Iterable[tuple[str, int, int]], begun: float, ended: float
     ) -> None:
-        """Record a claim from the very front."""
-        if len(self._full_at) >= MAX_CLAIM_KINDS:
-            self.reset()
-        self._full_at[tuple(queues), types] = ticks + max(FULL_EVERY, REST_FACTOR * took)
-
-    def record(self, claimed: Iterable[tuple[str, int, int]], types: Types, ticks: float) -> None:
-        """Record queue, level and place of claimed jobs."""
-        last_first = sorted(claimed, reverse=True)
+        """Record what a scan found: queue, level and place of the first jobs."""
+        kind = scan.kind
+        if scan.starts is None:
+            if len(self._full_at) >= MAX_CLAIM_KINDS:
+                self.reset()
+            rest = BLOCKED_REST_FACTOR if kind.full else REST_FACTOR
+            self._full_at[kind] = ended + max(FULL_EVERY, rest * (ended - begun))
+            if kind.full:
+                self._forget_passed(kind)
+        last_first = sorted(places, reverse=True)
         for (queue, level), first in {each[:2]: each[2] for each in last_first}.items():
-            key = ClaimPosition(queue, level, types)
+            key = (kind, queue, level)
             position = self._positions.get(key)
             if position is None:
-                self._positions[key] = QueuePosition(0, first, ticks)
-            elif ticks - position.since >= SETTLED_AFTER:
-                self._positions[key] = QueuePosition(position.newest, first, ticks)
+                self._positions[key] = QueuePosition(0, first, begun)
+            elif begun - position.since >= SETTLED_AFTER:
+                self._positions[key] = QueuePosition(position.newest, first, begun)
 
     def reset(self) -> None:
         """Start from the front again: jobs may have moved there."""
         self._positions.clear()
         self._full_at.clear()
+        self._passed.clear()
 
-    def _settled(self, key: ClaimPosition, ticks: float) -> int:
+    def _forget_passed(self, kind: ClaimKind) -> None:
+        """Remember the jobs that a scan from the front passed over instead of earlier ones."""
+        earlier = self._passed.get(kind[:2])
+        self._passed[kind[:2]] = kind.full
+        if earlier is not None and earlier != kind.full:
+            gone = ClaimKind(*kind[:2], earlier)
+            self._full_at.pop(gone, None)
+            for queue in kind.queues:
+                for level in LEVELS:
+                    self._positions.pop((gone, queue, level), None)
+
+    def _settled(self, key: tuple[ClaimKind, str, int], ticks: float) -> int:
         position = self._positions.get(key)
         if position is None:
             return 0
         return position.newest if ticks - position.since >= SETTLED_AFTER else position.settled
+
+
+def passed(
+    queues: Sequence[str], places: Sequence[tuple[str, int, int]], last: int, *, at_end: bool
+) -> list[tuple[str, int, int]]:
+    """Return how far a scan came that passed over jobs, for each queue and level it looked at.
+
+    It read every level before the one of the last job that it took, and all of them at its end:
+    there, up to the last place that was given before it began.
+    """
+    turns = [(queue, level) for queue in queues for level in LEVELS]
+    first: dict[tuple[str, int], int] = {}
+    for queue, level, place in places:
+        first[queue, level] = min(place, first.get((queue, level), place))
+    reached = len(turns) if at_end else max(map(turns.index, first), default=0)
+    ends = [(*turn, last) for turn in turns[:reached]]
+    return ends + [(*turn, first[turn]) for turn in turns[reached:] if turn in first]
 
 
 class LeasePosition:

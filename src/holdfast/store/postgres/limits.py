@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-import msgspec
-
-from holdfast.store.postgres.connection import PostgresSession, StatementRunner
-from holdfast.store.postgres.rows import seconds
+from holdfast.store.postgres.connection import StatementRunner
+from holdfast.store.postgres.limit_memory import JobKind, rule_of
+from holdfast.store.postgres.rows import Row, seconds
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.wake import EVERY_QUEUE
-from holdfast.store.values import Claim, LimitRule, LimitState
+from holdfast.store.values import LimitRule, LimitState
 
 
 async def configure(state: StoreState, queue: str, settings: Mapping[str, object]) -> None:
@@ -42,38 +41,18 @@ async def limit(state: StoreState, scope: str, rule: LimitRule | None) -> None:
             "per": rule.per.total_seconds(),
         }
         await state.run("rule_set", params)
-        state.rules |= {scope}
+        state.limits.rules |= {scope}
     state.wake.notify({EVERY_QUEUE})
 
 
 async def limits(state: StoreState) -> list[LimitState]:
     """Return every limit with what is used of it; see ``Store.limits``."""
-
-    async def read(session: PostgresSession) -> list[LimitState]:
-        rules = await read_rules(session)
-        return (await read_usage(session, rules, state.now(), state.clock.override)).states()
-
-    return await state.pool.atomically(read)
+    await state.refresh()
+    return (await read_usage(state.pool, state.clock.override)).states()
 
 
-class JobKind(msgspec.Struct, frozen=True):
-    """What decides which limits apply to a job."""
-
-    queue: str
-    type: str
-    limit_key: str
-
-    def scopes(self) -> Iterator[tuple[str, str]]:
-        """Yield each scope, with the name of the rule that limits it."""
-        for scope in (f"queue:{self.queue}", f"task:{self.type}"):
-            yield scope, scope
-        if self.limit_key:
-            rule = f"key:{self.type}"
-            yield f"{rule}:{self.limit_key}", rule
-
-
-class PostgresLimits:
-    """The limits as one claim finds them, and what it uses of them."""
+class LimitUsage:
+    """The limits as one call finds them, and what it uses of them."""
 
     def __init__(
         self,
@@ -81,13 +60,20 @@ class PostgresLimits:
         running: Counter[str],
         windows: dict[str, tuple[int, datetime]],
         now: datetime,
+        last_place: int,
     ) -> None:
         self.rules = rules
+        self.now = now
+        self.last_place = last_place
+        """The newest place that was given, in any queue."""
         self._running = running
         self._windows = windows
-        self._now = now
         self.opened: dict[str, tuple[int, datetime]] = {}
-        self.full: set[str] = set()
+        self.full = {
+            scope
+            for scope in (*rules, *running, *windows)
+            if (rule := rules.get(rule_of(scope))) and self._is_full(scope, rule)
+        }
 
     def admits(self, kind: JobKind) -> bool:
         """Whether every limit has room for a job; if so, it counts against each."""
@@ -99,7 +85,7 @@ class PostgresLimits:
         for scope, rule in scopes:
             self._running[scope] += 1
             if rule.rate is not None:
-                started, until = self._windows.get(scope, (0, self._now + rule.per))
+                started, until = self._windows.get(scope, (0, self.now + rule.per))
                 self._windows[scope] = self.opened[scope] = (started + 1, until)
         return True
 
@@ -125,42 +111,32 @@ class PostgresLimits:
         )
 
 
-async def read_rules(session: StatementRunner) -> dict[str, LimitRule]:
+async def read_rules(runner: StatementRunner) -> dict[str, LimitRule]:
     """Read every limit that is set."""
-    return {
-        scope: LimitRule(concurrency=concurrency, rate=rate, per=timedelta(seconds=per))
-        for scope, concurrency, rate, per in await session.run("rules", {})
+    return {scope: _rule(*rest) for scope, *rest in await runner.run("rules", {})}
+
+
+async def read_usage(runner: StatementRunner, override: datetime | None) -> LimitUsage:
+    """Read the limits and what is used of them."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for kind, *row in await runner.run("usage", {"now": override}):
+        found[kind].append(tuple(row))
+    ((*_, last_place, _, _, now),) = found["clock"]
+    rules = {
+        scope: _rule(concurrency, rate, per)
+        for scope, _, _, concurrency, rate, per, _ in found["rule"]
     }
-
-
-async def read_usage(
-    session: StatementRunner,
-    rules: dict[str, LimitRule],
-    now: datetime,
-    override: datetime | None,
-) -> PostgresLimits:
-    """Read what is used of the limits."""
     running: Counter[str] = Counter()
-    windows: dict[str, tuple[int, datetime]] = {}
-    if rules:
-        for queue, type_, limit_key, count in await session.run("running", {}):
-            for scope, _ in JobKind(queue, type_, limit_key or "").scopes():
-                running[scope] += count
-        for scope, started, until, at in await session.run("rate_windows", {"now": override}):
-            rule = _rule_of(rules, scope)
-            if rule is not None and until - at <= rule.per:  # else the clock was set back since
-                windows[scope] = (started, until)
-    return PostgresLimits(rules, running, windows, now)
+    for queue, type_, limit_key, count, *_ in found["running"]:
+        for scope, _ in JobKind(queue, type_, limit_key or "").scopes():
+            running[scope] += count
+    windows = {}
+    for scope, _, _, started, _, _, until in found["window"]:
+        rule = rules.get(rule_of(scope))
+        if rule is not None and until - now <= rule.per:  # else the clock was set back since
+            windows[scope] = (started, until)
+    return LimitUsage(rules, running, windows, now, last_place)
 
 
-def _rule_of(rules: dict[str, LimitRule], scope: str) -> LimitRule | None:
-    kind, _, rest = scope.partition(":")
-    return rules.get(f"key:{rest.partition(':')[0]}" if kind == "key" else scope)
-
-
-def applies(scope: str, want: Claim) -> bool:
-    """Whether a limit may apply to jobs that a claim could return."""
-    kind, _, name = scope.partition(":")
-    if kind == "queue":
-        return name in want.queues
-    return want.types is None or name in want.types
+def _rule(concurrency: int | None, rate: int | None, per: float) -> LimitRule:
+    return LimitRule(concurrency=concurrency, rate=rate, per=timedelta(seconds=per))

@@ -14,6 +14,7 @@ from holdfast.store.postgres.claim_position import ClaimPositions, LeasePosition
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.connection import Params
 from holdfast.store.postgres.errors import translated
+from holdfast.store.postgres.limit_memory import LimitMemory
 from holdfast.store.postgres.migrate import adopt_restored
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import Row, job_of
@@ -21,6 +22,8 @@ from holdfast.store.postgres.settings import PostgresSettings
 from holdfast.store.postgres.wake import Wake
 from holdfast.store.values import Change
 
+RULES_EVERY = 1.0
+"""Seconds between two times at which a claim without jobs reads which limits there are."""
 FOLD_EVERY = 1.0
 """Seconds between two times at which counters are summed up."""
 
@@ -44,8 +47,8 @@ class StoreState:
         self.folding = Throttle(self.clock.ticks, FOLD_EVERY)
         self.numbers: dict[str, int] = {}
         """The row numbers of jobs that were claimed here, until they end."""
-        self.rules: set[str] = set()
-        """The scopes of the limits last seen: claims under one of them take a transaction."""
+        self.limits = LimitMemory()
+        self.rule_reading = Throttle(self.clock.ticks, RULES_EVERY)
         self.server: list[object] = []
         """The name of the database, and the identifier of its server."""
         self.restoring: asyncio.Task[None] | None = None
@@ -82,8 +85,14 @@ class StoreState:
         return {
             change.after.queue
             for change in done
-            if change.after.state in WAKING or (self.rules and change.before.state is State.RUNNING)
+            if self._makes_room(change) or change.after.state in WAKING
         }
+
+    def _makes_room(self, change: Change) -> bool:
+        before = change.before
+        if not self.limits.rules or before.state is not State.RUNNING:
+            return False
+        return self.limits.ended(before)
 
     async def check_clock(self) -> None:
         """Compare clocks, and find out which server this is and whether it was restored."""

@@ -10,7 +10,7 @@ import msgspec
 
 _PARAMETER = re.compile(r"%\((\w+)\)s(?:::(\w+(?:\[\])?))?")
 _NAME = re.compile(r"%\((\w+)\)s")
-_INCLUDE = re.compile(r"\{(columns|brief|failed)\}")
+_INCLUDE = re.compile(r"\{(columns|brief|failed|candidates)\}")
 
 
 _OIDS = {

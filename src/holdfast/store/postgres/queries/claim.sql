@@ -1,34 +1,22 @@
 -- claim: SCHEDULED -> RUNNING
--- queues text[], levels integer[], starts bigint[]: where to look, in this order, and from which
--- place on  types text[] or null  limit integer  token text  worker text
--- scopes text[]: limits that could apply to the jobs; if one is set, nothing is claimed
--- chosen bigint[]: claim just these, because the limits have room for them; or null
+-- The parameters are those of candidates, and:  token text  worker text
+-- chosen bigint[]: claim just these, because the limits have room for them; or null: claim the
+-- first jobs, up to one to which a limit applies
 -- now timestamptz, null for the server's own
 -- returns what is new or may differ in each job: the caller knows the rest. Values that jobs of one
--- claim nearly always share come as one ROW, so that it is decoded once
+-- claim nearly always share come as one ROW, so that it is decoded once. A row of nulls: it stopped
+-- at a job to which a limit applies
 --
 -- One statement, no transaction around it: a client that freezes locks no row.
--- The state is a literal: a generic plan would not use the partial index otherwise. Jobs are found
--- queue by queue, level by level, in index order, and gathered in an array: the planner takes an
--- unknown limit for a tenth of the table and would join the whole table to them. They are locked,
--- so each is still where it was found. A row that changed since may carry a younger transaction
--- than this one: it is left for the next claim, so that the journal's order by transaction is the
--- order of events.
+-- The jobs found are gathered in an array: the planner takes an unknown limit for a tenth of the
+-- table and would join the whole table to them.
 -- The history of a job goes on from its newest time if that is a little ahead, by the estimate of
 -- another process. A time from clock.set on was written before the clock was set back.
 WITH clock AS MATERIALIZED (
     SELECT now, now + interval '2 seconds' AS set
     FROM coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
-), turn AS MATERIALIZED (
-    SELECT requested.queue, requested.level, requested.start
-    FROM unnest(%(queues)s::text[], %(levels)s::integer[], %(starts)s::bigint[])
-        WITH ORDINALITY AS requested (queue, level, start, turn)
-    WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = requested.queue AND q.paused)
-      AND NOT EXISTS (
-          SELECT FROM {schema}.rule
-          WHERE rule.scope = ANY (%(scopes)s::text[])
-             OR (%(types)s::text[] IS NULL AND NOT starts_with(rule.scope, 'queue:')))
-    ORDER BY requested.turn
+), {candidates}, stop AS MATERIALIZED (
+    SELECT min(turn) AS turn FROM found WHERE is_limited
 ), taken AS (
     UPDATE {schema}.job j
     SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1,
@@ -40,19 +28,7 @@ WITH clock AS MATERIALIZED (
             WHEN j.updated_at < clock.set THEN greatest(clock.now, j.updated_at) ELSE clock.now END,
         xid = pg_current_xact_id()
     FROM clock, unnest(CASE WHEN %(chosen)s::bigint[] IS NULL THEN ARRAY(
-        SELECT ready.ctid
-        FROM turn CROSS JOIN LATERAL (
-            SELECT r.ctid
-            FROM {schema}.job r
-            WHERE r.state = 'SCHEDULED' AND r.queue = turn.queue AND r.level = turn.level
-              AND r.place >= turn.start
-              AND (%(types)s::text[] IS NULL OR r.type = ANY (%(types)s::text[]))
-              AND r.xid < pg_current_xact_id()
-            ORDER BY r.place
-            LIMIT %(limit)s::integer
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS ready
-        LIMIT %(limit)s::integer
+        SELECT found.ctid FROM found, stop WHERE found.turn < stop.turn OR stop.turn IS NULL
     ) ELSE ARRAY(
         SELECT (SELECT c.ctid FROM {schema}.job c WHERE c.number = one.number)
         FROM unnest(%(chosen)s::bigint[]) AS one (number)
@@ -95,4 +71,4 @@ SELECT turn, number, place, id, payload, timestamptz_send(created_at),
         revision, max_attempts, generation, held, depth),
     tags, correlation_id, callback_url, limit_key, dedupe, depends_on, dependency_kind, spawned_by,
     extra, due_at, finished_at, cancel, failure, result, progress, checkpoint
-FROM taken
+FROM taken FULL JOIN (SELECT FROM stop WHERE turn IS NOT NULL) AS stopped ON false

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -184,6 +185,34 @@ async def test_full_server_closes_the_connection_that_waits_longest() -> None:
         assert [200] * 5 == [await door.status() for _ in range(5)]
         assert all([await line.ended() for line in silent[:10]])
         assert 20 >= await door.metric("holdfast_http_connections")
+
+
+async def test_half_sent_headers_that_make_room_are_closed_at_once() -> None:
+    async with serving(connections=20) as door:
+        before = len(os.listdir("/proc/self/fd"))
+
+        for _ in range(60):
+            half = await door.line(GET[:20])
+            half.writer.transport.pause_reading()
+            await asyncio.sleep(0.01)
+
+        # each has a descriptor on the client's side, and 20 have one on the server's
+        assert 60 + 20 + 5 >= len(os.listdir("/proc/self/fd")) - before
+
+
+async def test_refused_client_that_sends_on_and_on_is_cut_off() -> None:
+    head = POST + b"content-length: 999999999999\r\n\r\n"
+    async with serving() as door:
+        line = await door.line(head)
+        assert 413 == await line.status()
+
+        with pytest.raises(ConnectionError):
+            async with asyncio.timeout(9):
+                for _ in range(10_000):
+                    line.send(b"a" * 65_536)
+                    await line.writer.drain()
+
+        assert 1 == await door.metric('holdfast_http_refused_total{reason="drained bytes"}')
 
 
 async def test_address_with_too_many_connections_loses_its_own_oldest() -> None:

@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from holdfast.api.errors import ErrorResponse, RequestError, error_body
 from holdfast.http.connections import KIBIBYTE, ClientConnections, Place
+from holdfast.model.policy import MEBIBYTE
 
 HELD_BYTES = 16 * KIBIBYTE
 """How much of the next requests is kept while a response is under way."""
@@ -25,6 +26,8 @@ LINGER = 2.0
 """Seconds in which a refused client may read the response, before the connection is closed."""
 DRAIN = 10.0
 """Seconds in which the rest of a body may arrive whose response is complete already."""
+DRAIN_BYTES = 32 * MEBIBYTE
+"""How much of it may arrive; twice the largest body that any route accepts."""
 NEVER = float("inf")
 _HEAD_END = b"\r\n\r\n"
 
@@ -74,6 +77,8 @@ class ClientConnection(HttpToolsProtocol):
         self._body_left: int | None = 0
         """Bytes of the body that are still to come; None when it is chunked."""
         self._held = b""
+        self._drained = 0
+        """Bytes that arrived for nothing since the last response."""
         self.deadline = NEVER
         """When the phase must be over, by the time of the loop."""
         self.write_deadline = NEVER
@@ -103,6 +108,8 @@ class ClientConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._phase is Phase.HEAD and not self._head_bytes:
             self.deadline = self.loop.time() + self._connections.header_timeout
+        if self._is_answered() and not self._may_drain(len(data)):
+            return
         at = 0
         while at < len(data) and not self.transport.is_closing():
             if self._phase is Phase.RESPONSE:
@@ -113,6 +120,19 @@ class ClientConnection(HttpToolsProtocol):
             end = self._message_end(data, at)
             self._parse(data[at:end])
             at = end
+
+    def _is_answered(self) -> bool:
+        """Whether what arrives now belongs to a message whose response is complete."""
+        answered = self._phase is Phase.BODY and self.cycle.response_complete
+        return answered or self._phase is Phase.REFUSED
+
+    def _may_drain(self, size: int) -> bool:
+        self._drained += size
+        if self._drained <= DRAIN_BYTES:
+            return True
+        self._rejections.add("drained bytes", self._place.address)
+        self.transport.abort()
+        return False
 
     def expire(self, now: float) -> None:
         """Close a connection whose deadline has passed."""
@@ -125,11 +145,15 @@ class ClientConnection(HttpToolsProtocol):
             self._late()
 
     def evict(self) -> None:
-        """Close a connection that waits for a request, to make room for another one."""
+        """Close a connection that waits for a request, to make room for another one.
+
+        At once: a descriptor that is kept for a slow client, or for the end of its TLS, is not
+        there for the next one.
+        """
         if self._phase is Phase.HEAD and self._head_bytes:
-            self._refuse(RequestError("REQUEST_TIMEOUT", "the service needs the connection"))
-        else:
-            self.transport.close()
+            late = RequestError("REQUEST_TIMEOUT", "the service needs the connection")
+            self.transport.write(refusal(late))
+        self.transport.abort()
 
     # the message in parts
 
@@ -246,6 +270,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def _next_request(self) -> None:
         self._phase = Phase.HEAD
+        self._drained = 0
         self._place.wait()
         held, self._held = self._held, b""
         if held:

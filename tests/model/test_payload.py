@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections import OrderedDict
@@ -32,6 +33,7 @@ from holdfast.model.payload import (
     encode_result,
     is_model,
     json_text,
+    payload_digest,
     result_text,
     size_fault,
 )
@@ -372,6 +374,28 @@ def test_clean_text_is_unchanged_and_long_text_shows_that_it_was_cut() -> None:
     assert "abcd…" == clean("abcdefgh", 5)
     assert "abcde" == clean("abcde", 5)
     assert "a\ufffdb?" == clean("a\x00b\ud800")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_garbage_is_collected_while_large_json_is_decoded(*, enabled: bool) -> None:
+    data = b"[" + b"[]," * 200_000 + b"1]"
+    seen: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    (gc.enable if enabled else gc.disable)()
+    gc.callbacks.append(note)
+    try:
+        check_json(data)
+        payload_digest(data, Encoding.JSON)
+        after = gc.isenabled()
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+
+    assert enabled is after
+    assert 4 >= len(seen)  # the first allocations after each may start one
 
 
 def test_a_model_is_recognised_by_its_methods() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.acceptance import accept
 from holdfast.model.submission import Defaults, Submission
-from holdfast.model.workers import WorkerInfo, catch_all_name
+from holdfast.model.workers import WorkerInfo, catch_all_name, is_supervised
 from tests.model.making import ID, NOW, faults
 
 
@@ -47,3 +47,8 @@ def test_names_of_bullmq_are_accepted_only_where_the_store_takes_them(
     accepted = accept(submission, job_id=ID, now=NOW, defaults=Defaults(any_name=True))
     assert fields[field] == getattr(accepted, field)
     assert [("queue", "INVALID")] == faults(defaults=Defaults(any_name=True), type="t", queue="a:b")
+
+
+def test_name_tells_whether_a_supervisor_watches_over_a_worker() -> None:
+    assert is_supervised("host-supervised-12-ab")
+    assert not is_supervised("host-12-ab")

@@ -69,8 +69,8 @@ MUTANTS = (
     ),
     _in(
         "maintenance/reaper.py",
-        "[change for job in jobs if (change := await self._decided(job, why))]",
-        "[c for j in jobs if (j.progress or j.checkpoint) and (c := await self._decided(j, why))]",
+        "[change for job in jobs if (change := await self._decided(job, together))]",
+        "[c for j in jobs if j.progress and (c := await self._decided(j, together))]",
         "a claim whose reply was lost is never reaped",
     ),
     _in(

@@ -63,6 +63,21 @@ async def poison() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task("endure")
+async def endure(ctx: JobContext) -> float:
+    """Take long except in the last attempt, and return when that started."""
+    started, is_last = time.time(), ctx.attempt == ctx.max_attempts
+    await asyncio.sleep(1 if is_last else 600)  # or until its worker dies
+    return started
+
+
+@app.task("brief")
+async def brief(kills: bool = False) -> None:
+    if kills:
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.01)  # a short job that waits for something
+
+
 @app.task("thread.spin")
 def spin(started: str) -> None:
     mark(started)

@@ -352,15 +352,17 @@ async def test_a_burst_outlasts_a_store_that_writes_slowly() -> None:
         assert {State.COMPLETED} == {(await app.get(job.job_id)).state for job in jobs}
 
 
-async def die_with(app: Holdfast, jobs: int, times: int = 2) -> None:
-    """Submit so many jobs whose workers died, each while it held all of them."""
+async def die_with(app: Holdfast, jobs: int, times: int = 2, after: float = 0.0) -> None:
+    """Claim so many jobs and die with all of them, some seconds after they started."""
     reaper = Reaper(app.store, app.randomness, Silent())
     for time in range(times):
         await app.store.promote(jobs)
         want = Claim(queues=("default",), limit=jobs, worker="dead", token=f"t{time}")
         taken = await app.store.claim(want)
         assert jobs == len(taken)
-        await reaper.recover([Fence(job.id, want.token) for job in taken], "it was killed")
+        died_at = app.store.now() + timedelta(seconds=after)
+        fences = [Fence(job.id, want.token) for job in taken]
+        await reaper.recover(fences, "it was killed", died_at)
 
 
 @pytest.mark.req("S-10")
@@ -498,12 +500,29 @@ async def test_a_suspect_starts_when_the_others_returned_to_the_queue() -> None:
 
 
 @pytest.mark.req("S-10")
-@pytest.mark.parametrize(("attempts", "expected"), [(9, [1, 2, 4, 8]), (4, [1, *[2] * 7])])
+@pytest.mark.parametrize(
+    ("attempts", "deaths", "expected"),
+    [
+        (9, 2, [1, 2, 4, 8]),
+        (5, 2, [1, 2, 4, 4, 4]),
+        (4, 2, [1, *[2] * 7]),
+        (3, 2, [1] * 15),
+        (3, 1, [*[2] * 7, 1]),
+        (4, 1, [4, 4, 4, 3]),
+        (9, 1, [15]),
+    ],
+)
 async def test_groups_of_suspects_double_while_they_survive(
-    app: Holdfast, monkeypatch: pytest.MonkeyPatch, attempts: int, expected: list[int]
+    app: Holdfast,
+    monkeypatch: pytest.MonkeyPatch,
+    attempts: int,
+    deaths: int,
+    expected: list[int],
 ) -> None:
     """Up to two jobs with one attempt left after this one, four with two left, and so on."""
     monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
+    monkeypatch.setattr(quarantine, "GROUP_WATCH", 60.0)
+    monkeypatch.setattr(quarantine, "LAST_GROUP", 2)
     groups: list[int] = []
     together: list[str] = []
 
@@ -518,10 +537,26 @@ async def test_groups_of_suspects_double_while_they_survive(
     async with app:
         for _ in range(15):
             await app.submit("suspect")
-        await die_with(app, 15)
+        await die_with(app, 15, deaths)
         await Worker(app, slots=20).run(burst=True)
 
     assert expected == groups
+
+
+@pytest.mark.req("S-10")
+async def test_jobs_that_ran_for_a_while_before_their_worker_died_are_no_suspects(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
+    gate = gated(app, "job", max_attempts=3)
+    async with app:
+        jobs = [await app.submit("job") for _ in range(50)]
+        await die_with(app, 50, after=3.1)
+        async with working(app, slots=50):
+            await gate.full(50)
+            gate.open.set()
+            for job in jobs:
+                assert State.COMPLETED is await ended(app, job.job_id)
 
 
 @pytest.mark.req("S-10")

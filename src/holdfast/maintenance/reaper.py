@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from holdfast.maintenance.clock import StoreClock
+from holdfast.maintenance.suspicion import died_soon, may_have_killed
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import outlived_deadline, timeout_failure
-from holdfast.model.job import DIED_TOGETHER, Job, State
+from holdfast.model.job import DIED_TOGETHER, EXPIRED, Job, State
 from holdfast.observe import Observer
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quarantine import set_aside, swap_each
@@ -48,9 +50,8 @@ class Reaper:
             return EVERY
         jobs = await self._spare(await self._store.overdue(PAGE + len(self._aside)))
         # A job kills one worker, not several within one look; a host or an outage does.
-        workers = {job.lease.worker for job in jobs if job.lease}
-        why = DIED_TOGETHER if len(workers) > 1 else "lease expired"
-        changes = [change for job in jobs if (change := await self._decided(job, why))]
+        together = len({job.lease.worker for job in jobs if job.lease}) > 1
+        changes = [change for job in jobs if (change := await self._decided(job, together))]
         written = await self._write(changes)
         return 0.0 if len(jobs) >= PAGE and written else EVERY
 
@@ -66,8 +67,13 @@ class Reaper:
         spared = {f.job_id for f, renewal in zip(fences, renewals, strict=True) if renewal.held}
         return [job for job in jobs if job.id not in spared]
 
-    async def recover(self, fences: Sequence[Fence], why: str) -> int:
-        """Recover at once the jobs of a worker that is known to be dead."""
+    async def recover(
+        self, fences: Sequence[Fence], why: str, died_at: datetime | None = None
+    ) -> int:
+        """Recover at once the jobs of a worker that is known to be dead.
+
+        ``died_at`` is when it died, if a job may have killed it.
+        """
         tokens = {fence.job_id: fence.token for fence in fences}
         jobs = await self._store.get(list(tokens))
         dead = [
@@ -79,16 +85,14 @@ class Reaper:
             and job.lease.token == tokens[job.id]
         ]
         now = self._store.now()
-        return await self._write(
-            [Change(job, lifecycle.lease_lost(job, now=now, jitter=-1.0, why=why)) for job in dead]
-        )
+        return await self._write([_lost(job, now, why, died_at) for job in dead])
 
-    async def _decided(self, job: Job, why: str) -> Change | None:
+    async def _decided(self, job: Job, together: bool) -> Change | None:
         """Decide what becomes of a job; None for one that is set aside."""
         if job.id in self._aside:
             return None
         try:
-            return self._decide(job, why)
+            return self._decide(job, together)
         except Exception as error:  # noqa: BLE001  # the others are recovered
             await self._set_aside(job, error)
             return None
@@ -97,7 +101,7 @@ class Reaper:
         self._aside.add(job.id)
         await set_aside(self._store, job.id, error)
 
-    def _decide(self, job: Job, why: str) -> Change:
+    def _decide(self, job: Job, together: bool) -> Change:
         now = self._store.now()
         if now >= job.expires_at:
             return Change(job, lifecycle.lifetime_over(job, now=now))
@@ -107,7 +111,9 @@ class Reaper:
             timeout = timeout_failure(job.timeout.total_seconds())
             lost = lifecycle.after_failure(job, timeout, now=now, jitter=jitter)
         else:
-            lost = lifecycle.lease_lost(job, now=now, jitter=jitter, why=why)
+            why = DIED_TOGETHER if together else EXPIRED
+            suspect = not together and may_have_killed(job, now)
+            lost = lifecycle.lease_lost(job, now=now, jitter=jitter, why=why, suspect=suspect)
         return Change(job, lost, until)
 
     async def _write(self, changes: Sequence[Change]) -> int:
@@ -135,3 +141,8 @@ class Reaper:
             worker=job.lease.worker if job.lease else None,
             error=job.failure.message if job.failure else None,
         )
+
+
+def _lost(job: Job, now: datetime, why: str, died_at: datetime | None) -> Change:
+    suspect = died_at is not None and died_soon(job, died_at)
+    return Change(job, lifecycle.lease_lost(job, now=now, jitter=-1.0, why=why, suspect=suspect))

@@ -98,8 +98,11 @@ class FailureCategory(StrEnum):
 LEASE_EXPIRED = "LEASE_EXPIRED"
 """The code of a failure whose worker stopped renewing its lease."""
 
+EXPIRED = "lease expired"
+"""The message of such a failure unless more is known."""
+
 DIED_TOGETHER = "lease expired together with those of other workers"
-"""The message of such a failure when no job can have caused it, as when a host restarts."""
+"""The message of such a failure when several workers died at once."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,6 +118,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the run counts as an attempt; if not, the job waits and runs again."""
     closes_queue: bool = False
     """Whether the queue waits together with the job, where the store can close queues."""
+    suspect: bool = False
+    """Whether the job may have killed its worker."""
     attempt: int = 0
     at: datetime | None = None
     duration: timedelta | None = None

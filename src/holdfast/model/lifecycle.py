@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr, replace
 from holdfast.errors import IllegalTransitionError
 from holdfast.model.dependencies import Verdict
 from holdfast.model.job import (
+    EXPIRED,
     LEASE_EXPIRED,
     LIVE,
     TERMINAL,
@@ -232,9 +233,12 @@ def after_failure(
     return _retrying(answered, Event.RETRY, failure, now=now, delay=delay)
 
 
-def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired") -> Job:
+def lease_lost(
+    job: Job, *, now: datetime, jitter: float = 0.0, why: str = EXPIRED, suspect: bool = False
+) -> Job:
     """RUNNING with an expired lease -> RETRYING, or its end without another attempt."""
-    expired = Failure(category=FailureCategory.SYSTEM, code=LEASE_EXPIRED, message=why)
+    system = FailureCategory.SYSTEM
+    expired = Failure(category=system, code=LEASE_EXPIRED, message=why, suspect=suspect)
     failure = _noted(job, expired, now)
     delay = LAPSE_SPREAD * ((1 + jitter) / 2)
     return _end_of_attempt(job, failure, now=now) or _retrying(

@@ -17,6 +17,10 @@ def remote_prefix(namespace: str) -> str:
     return f"worker/{namespace}:"
 
 
+SUPERVISED = "-supervised-"
+"""What the name of a worker process contains if a supervisor watches over it."""
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker, as it announces itself."""
 
@@ -34,6 +38,11 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def serves(self, queue: str, type_: str) -> bool:
         """Whether this worker has a handler for the jobs of a type in a queue."""
         return queue in self.queues and (type_ in self.types or catch_all_name(queue) in self.types)
+
+
+def is_supervised(name: str) -> bool:
+    """Whether a supervisor watches over the worker with this name."""
+    return SUPERVISED in name
 
 
 def catch_all_name(queue: str) -> str:

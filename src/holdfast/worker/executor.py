@@ -6,7 +6,6 @@ Exceptions are classified here and nowhere else; none of a handler's exceptions 
 from __future__ import annotations
 
 import asyncio
-import socket
 import traceback
 from enum import StrEnum
 
@@ -26,13 +25,13 @@ from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
 from holdfast.observe.current import CURRENT_JOB
 from holdfast.operations.quarantine import damage_failure, set_aside
+from holdfast.runtime.host import HOST
 from holdfast.store import Store
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.registry import Handler
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
-HOST = socket.gethostname()
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True):

@@ -1,38 +1,50 @@
 """Jobs whose workers died start in small groups, so that a job that kills its worker dies alone.
 
-Nobody knows which job killed a process; mostly none did, so the first death is ignored unless one
-attempt is left. Groups begin with one job and double while they survive; each crash halves what
-their jobs may form. A last attempt starts alone. Other types do not wait.
+Nobody knows which job killed a process, and every crash takes an attempt from each. So the group
+of a crash is narrowed down: to at most 32 jobs before the last attempt, and then to each alone.
+Most crashes are no job's fault. So groups follow each other quickly, and other types do not wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from holdfast.model.job import DIED_TOGETHER, LEASE_EXPIRED, Job
+from holdfast.model.job import Job
 from holdfast.worker.run import Run
 
 IGNORED = 1
-"""Attempts that may end with their worker before a job is suspected."""
+"""Crashes after which a job still starts together with as many others as its attempts allow."""
 
-FIRST_WATCH = 1.0
-"""How long the first suspect is watched, in seconds; each that survives halves it."""
+FIRST_WATCH = 0.5
+"""How long the first suspect is watched, in seconds; the second half of it, the third a third."""
 
-SHORTEST_WATCH = 0.05
+GROUP_WATCH = 0.05
+"""How long suspects are watched at least, and those that lost only one worker."""
 
-MOST_DOUBLINGS = 10
+CROWD_WATCH = 0.005
+"""The same when more have survived than a crash leaves over: hardly one of them is guilty."""
+
+LAST_GROUP = 32
+"""How many suspects may start together if they have one attempt left after this one."""
+
+MOST_DOUBLINGS = 5
 
 
 def is_suspect(job: Job) -> bool:
-    """Whether the job's last attempt ended together with its worker, and was not the first.
+    """Whether the job may have killed the worker of its last attempt."""
+    return job.failure is not None and job.failure.suspect
 
-    Several workers that died together are not the fault of a job.
-    """
-    failure = job.failure
-    if failure is None or failure.code != LEASE_EXPIRED or failure.message == DIED_TOGETHER:
-        return False
-    return job.attempt > IGNORED + 1 or job.attempt >= job.max_attempts
+
+def most_beside(job: Job) -> int:
+    """How many suspects may start together with this one: half as many after each crash."""
+    left = job.max_attempts - job.attempt
+    return LAST_GROUP << min(left - 1, MOST_DOUBLINGS) if left > 0 else 1
+
+
+def _is_ignored(run: Run) -> bool:
+    return run.job.attempt <= IGNORED + 1
 
 
 class Quarantine:
@@ -43,9 +55,10 @@ class Quarantine:
         self._by_type = by_type
         self._timer: asyncio.TimerHandle | None = None
         self._survivors = 0
-        self._watched = 0
-        self._last = 1
-        """The size of the last group."""
+        self._watched: set[Run] = set()
+        self._next_group = 1
+        self.group = 1
+        """How many suspects may run together."""
         self.is_closed = False
         """Whether suspects are being watched."""
         self.is_careful = False
@@ -53,46 +66,51 @@ class Quarantine:
         self.types: set[str] = set()
         """The types that may have more suspects."""
 
-    @property
-    def group(self) -> int:
-        """How many suspects may run together."""
-        return min(1 << self._survivors, 2 * self._last)
-
     def refused(self, runs: Sequence[Run]) -> list[Run]:
         """Admit a group of suspects; return the others, which must not run beside it."""
         suspects = [run for run in runs if is_suspect(run.job)]
         if not suspects:
             if not self._by_type or any(run.job.type in self.types for run in runs):
-                self._survivors, self.is_careful = 0, False
+                self._survivors, self.group, self.is_careful = 0, 1, False
                 self.types.clear()
+            return []
+        admitted = self._admitted(suspects)
+        are_ignored = all(_is_ignored(run) for run in suspects)
+        if are_ignored and not self.is_careful and len(admitted) == len(suspects):
             return []
         self.is_careful = True
         self.types.update(run.job.type for run in suspects)
         if self.is_closed:
             return suspects
-        admitted = self._admitted(suspects)
         others = [run for run in suspects if run not in admitted]
         for run in admitted:
-            run.on_written = self._ended
             run.must_run_alone = bool(others)
-        self._watched = self._last = len(admitted)
-        watch = max(SHORTEST_WATCH, FIRST_WATCH / 2**self._survivors)
-        self._timer = asyncio.get_running_loop().call_later(watch, self.open)
-        self.is_closed = True
+        self._watch(admitted, GROUP_WATCH if are_ignored else self._patience())
         return others
 
     def _admitted(self, suspects: Sequence[Run]) -> Sequence[Run]:
-        """Return the group to run: the fewer attempts its jobs have left, the smaller it is.
+        """Return the group to run: the fewer attempts its jobs have left, the smaller it is."""
+        most = min(most_beside(run.job) for run in suspects)
+        if most == 1:
+            return [run for run in suspects if most_beside(run.job) == 1][:1]
+        return suspects[: most if all(map(_is_ignored, suspects)) else min(self.group, most)]
 
-        Every crash of a group takes an attempt from each, so the next one is at most half of it.
-        """
-        left = min(run.job.max_attempts - run.job.attempt for run in suspects)
-        if left <= 0:
-            return [run for run in suspects if run.job.attempt >= run.job.max_attempts][:1]
-        return suspects[: min(self.group, 1 << min(left, MOST_DOUBLINGS))]
+    def _patience(self) -> float:
+        """Return for how long to watch the next group, in seconds."""
+        shortest = GROUP_WATCH if self._survivors < 2 * LAST_GROUP else CROWD_WATCH
+        return max(shortest, FIRST_WATCH / (1 + self._survivors))
 
-    def _ended(self) -> None:
-        self._watched -= 1
+    def _watch(self, admitted: Sequence[Run], seconds: float) -> None:
+        for run in admitted:
+            run.on_written = partial(self._ended, run)
+        self._watched = set(admitted)
+        most = min(most_beside(run.job) for run in admitted)
+        self._next_group = min(2 * len(admitted), most)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.open)
+        self.is_closed = True
+
+    def _ended(self, run: Run) -> None:
+        self._watched.discard(run)
         if not self._watched:
             self.open()
 
@@ -101,5 +119,6 @@ class Quarantine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self.is_closed = None, False
-            self._survivors = min(self._survivors + 1, MOST_DOUBLINGS)
+            self._survivors += 1
+            self.group = self._next_group
             self._on_open()

@@ -18,11 +18,11 @@ from holdfast.observe.redaction import Redaction
 from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.host import HOST
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from holdfast.worker.channel import Notes
 from holdfast.worker.executor import (
-    HOST,
     Failed,
     Interrupted,
     Interruption,

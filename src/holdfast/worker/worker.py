@@ -13,12 +13,12 @@ from holdfast.model.job import DamagedJob, Job
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.host import HOST
 from holdfast.store import Claim, Store
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.announcer import Announcer
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import (
-    HOST,
     Failed,
     Interrupted,
     Interruption,
@@ -192,7 +192,7 @@ class Worker:
     async def _turn(self, store: Store, *, burst: bool) -> bool:
         """Claim, then wait until another claim makes sense; False when a burst is over."""
         slots, settler = self._slots, self._settler
-        was_idle = not slots.running and not settler.unwritten
+        was_idle, was_full = not slots.running and not settler.unwritten, slots.is_full
         wanted, claimed = slots.free(settler.unwritten), await self._claim(store)
         if burst and not claimed and not slots.running:
             if not was_idle:
@@ -200,11 +200,12 @@ class Worker:
             elif (wait := await more_within(store, self._app.registry.reach(self._queues))) is None:
                 return False
             else:
-                await self._idle(store, burst=burst, longest=wait)
+                await self._idle(store, for_slot=True, longest=wait)
         elif not slots.free(settler.unwritten):
             await slots.changed()
         elif claimed < wanted:
-            await self._idle(store, burst=burst)
+            # The claim may have left out jobs whose slots were freed meanwhile.
+            await self._idle(store, for_slot=burst or was_full)
         return True
 
     async def _claim(self, store: Store) -> int:
@@ -310,11 +311,11 @@ class Worker:
         run.task.add_done_callback(self._abandoned.discard)
         self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
 
-    async def _idle(self, store: Store, *, burst: bool, longest: timedelta = POLL) -> None:
-        """Wait until there may be work for a free slot, or the worker is to stop."""
+    async def _idle(self, store: Store, *, for_slot: bool, longest: timedelta = POLL) -> None:
+        """Wait until there may be work, for a free slot or one that is freed, or for the stop."""
         wait = min(longest, await self._poll_delay.next(store))
         arrival = asyncio.ensure_future(store.arrivals(self._queues, self._arrivals, wait))
-        needs_slot = burst or self._slots.is_full
+        needs_slot = for_slot or self._slots.is_full
         other = asyncio.ensure_future(
             self._slots.changed() if needs_slot else self._stopping.wait()
         )

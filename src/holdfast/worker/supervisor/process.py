@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.app import Holdfast
+from holdfast.model.workers import SUPERVISED
+from holdfast.runtime.host import HOST
 from holdfast.runtime.processes import described, ended, signal_group, start
-from holdfast.worker.executor import HOST
 from holdfast.worker.supervisor.lease_guard import LeaseGuard
 from holdfast.worker.supervisor.protocol import (
     DRAIN,
@@ -39,7 +40,7 @@ class WorkerProcess:
         with theirs:
             self._process = start("holdfast.worker.supervisor.main", theirs)
         self.pid = self._process.pid
-        self.name = f"{HOST}-{self.pid}-{app.randomness.token()[:8]}"
+        self.name = f"{HOST}{SUPERVISED}{self.pid}-{app.randomness.token()[:8]}"
         self.was_ready = False
         self._blocked_by = ""
         self._line.send(msgspec.msgpack.encode(replace(plan, name=self.name)))
@@ -49,6 +50,11 @@ class WorkerProcess:
     def age(self) -> float:
         """Seconds since it was started."""
         return self._clock.monotonic() - self._started
+
+    @property
+    def was_blocked(self) -> bool:
+        """Whether it was killed because a job blocked its event loop."""
+        return bool(self._blocked_by)
 
     async def ended(self) -> int:
         """Wait until it exits; return its exit code."""

@@ -19,10 +19,11 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
 from holdfast.operations.submitter import with_retries
+from holdfast.runtime.host import HOST
 from holdfast.store import Store
-from holdfast.worker.executor import HOST
 from holdfast.worker.loading import load_app, load_object
 from holdfast.worker.startup import opened, pause_unless, report_other_queues, report_stopping
+from holdfast.worker.supervisor.deaths import Deaths
 from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.main import CANNOT_START
 from holdfast.worker.supervisor.process import WorkerProcess
@@ -84,6 +85,7 @@ class Supervisor:
         self._observer: Observer = load_object(plan.observer)()  # type: ignore[operator]  # a factory
         self._types = [handler.type for handler in self._app.registry]
         self._guard = LeaseGuard(self._app.clock)
+        self._deaths = Deaths(self._app.clock)
         self._running: set[WorkerProcess] = set()
         self._draining = asyncio.Event()
         self._halting = False
@@ -156,12 +158,15 @@ class Supervisor:
 
     async def _recover(self, process: WorkerProcess, code: int) -> None:
         """Return the jobs of a dead process to the queue now, not when their leases expire."""
-        store = self._app.store
+        store, died_at = self._app.store, self._app.store.now()
         reaper = Reaper(store, self._app.randomness, self._observer)
+        by_itself = not self._draining.is_set()
+        by_job = by_itself and await self._deaths.by_job(process, code)
 
         async def recover() -> None:
             fences = await held_by(store, process.name)
-            await reaper.recover(fences, f"worker process {process.exit_reason(code)}")
+            why = f"worker process {process.exit_reason(code)}"
+            await reaper.recover(fences, why, died_at if by_job else None)
             await store.promote(max(1, len(fences)))
 
         try:

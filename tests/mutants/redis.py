@@ -359,7 +359,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "  if deferred_failure_of(j) then",
+        "  if failure then",
         "  if false then",
         "a job with a deferred failure is run",
         WIRE,

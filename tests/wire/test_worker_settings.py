@@ -190,3 +190,29 @@ async def test_worker_defaults_remove_completed_jobs_as_in_node(
 def test_bad_worker_settings_are_refused(options: str) -> None:
     with pytest.raises(StoreError, match=options.partition("=")[0]):
         RedisStore.from_url(f"redis://localhost/0?{options}")
+
+
+@pytest.mark.req("B-1")
+async def test_job_that_was_started_too_often_fails_as_in_node(
+    configured: Configured, peer: Peer
+) -> None:
+    found = []
+    async with configured("max_started_attempts=1") as side:
+        for queue in ("node", "python"):
+            job_id = await peer.ask(
+                "add", queue=queue, job="a", data={"again": 1}, opts={"attempts": 3}
+            )
+            if queue == "node":
+                await peer.ask("work", queue=queue, opts={"maxStartedAttempts": 1})
+                await peer.until("failed")
+                await peer.ask("rest", queue=queue)
+            else:
+                (job,) = await side.take(queue=queue)
+                await side.fail(job, uses_attempt=False)
+                assert [] == await side.claim(queue=queue)
+            shown = await peer.ask("job", queue=queue, id=job_id)
+            names = ("state", "failedReason", "attemptsMade", "attemptsStarted")
+            found.append([shown.get(name) for name in names])
+
+    assert found[0] == found[1]
+    assert ["failed", "job started more than allowable limit"] == found[1][:2]

@@ -78,7 +78,7 @@ _OPTIONS = frozenset(
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
         *("durability", "replicas", "confirm_within", "unknown_backoff"),
         *("stalled_interval", "max_stalled_count", "stream_length", "metrics"),
-        *("remove_on_complete", "remove_on_fail"),
+        *("remove_on_complete", "remove_on_fail", "max_started_attempts"),
     }
 )
 FOREVER = timedelta(days=36_500)
@@ -110,6 +110,8 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time between two checks for stalled jobs of BullMQ, which are found at the second."""
     max_stalled_count: int = 1
     """How often a job of BullMQ may stall before it fails."""
+    max_started_attempts: int = 0
+    """How often a job of BullMQ may start, with or without an attempt used; 0: any number."""
     stream_length: int = 0
     """About how many events a queue's BullMQ stream keeps; 0: as the queue's own setting says."""
     metrics: int = 0
@@ -154,6 +156,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             unknown_backoff=_choice(options, "unknown_backoff", UNKNOWN_BACKOFFS),
             stalled_interval=timedelta(seconds=_number(options, "stalled_interval", 30)),
             max_stalled_count=_number(options, "max_stalled_count", 1, least=0),
+            max_started_attempts=_number(options, "max_started_attempts", 0),
             stream_length=_number(options, "stream_length", 0),
             metrics=_number(options, "metrics", 0, most=MOST_METRICS),
             remove_on_complete=_removal(options, "remove_on_complete"),
@@ -172,6 +175,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             "any_version": "unknown-version" in self.accept,
             "stream_length": self.stream_length,
             "metrics": self.metrics,
+            "max_started_attempts": self.max_started_attempts,
         }
         keep = {"removeOnComplete": self.remove_on_complete, "removeOnFail": self.remove_on_fail}
         given = {name: value for name, value in found.items() if value}

@@ -27,8 +27,7 @@ end
 
 -- BullMQ defers the failure of a job that stalled too often or whose child failed to its next
 -- claim: the job fails and does not run.
-local function fail_deferred(q, j)
-  local failure = deferred_failure_of(j)
+local function fail_deferred(q, j, failure)
   start(q, j)
   local state = string.find(failure, 'stalled', 1, true) and 'DEAD_LETTER' or 'FAILED'
   j.attempts = j.attempts + 1
@@ -154,6 +153,12 @@ local function write_claimed()
   call_in_slices('ZREM', shared .. 's:SCHEDULED', started_ids)
 end
 
+-- What BullMQ's option maxStartedAttempts of a worker says about a job of BullMQ.
+local function started_too_often(j)
+  local most = setting('max_started_attempts')
+  return most and not j.ttl and j.starts >= most and 'job started more than allowable limit'
+end
+
 local function claim_other(q, id)
   local j = load_job(q, id)
   if not j.number or j.state ~= 'SCHEDULED' or was_started_again(j) then
@@ -161,8 +166,9 @@ local function claim_other(q, id)
     if not j then return nil end
     if j.state == 'PENDING' then return false end -- our verdict on it is due
   end
-  if deferred_failure_of(j) then
-    fail_deferred(q, j)
+  local failure = deferred_failure_of(j) or started_too_often(j)
+  if failure then
+    fail_deferred(q, j, failure)
     return true
   end
   if not allows(q, j) then return false end

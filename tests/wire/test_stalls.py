@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
 from holdfast.store import Change
+from holdfast.store.redis import RedisStore
+from tests.waiting import eventually
+from tests.wire.side import Side
 from tests.worker.machines import Machines
 
 if TYPE_CHECKING:
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.servers import Valkey
     from tests.wire.peer import Peer
-    from tests.wire.side import Side
 
 SHORT = {"lockDuration": 500, "stalledInterval": 300, "maxStalledCount": 1}
 
@@ -125,3 +127,27 @@ async def test_job_of_a_killed_python_worker_is_run_by_a_node_worker(
     assert (b'{"ran":"hold"}', 2) == (done.result, done.lease_version)
     (history,) = await side.store.history([ours.id])
     assert Event.LAPSE in [edge.event for edge in history]
+
+
+@pytest.mark.req("B-5")
+async def test_stalls_are_found_as_the_worker_of_the_queue_says(
+    side: Side, start_peer: Any, peer: Peer, valkey_server: Valkey, prefix: str
+) -> None:
+    url = f"{valkey_server.url}?prefix={prefix}&stalled_interval=1&max_stalled_count=0"
+    async with RedisStore.from_url(url) as serving:
+        assert [] == await Side(serving).claim()
+    killed = await start_peer(peer.package)
+    await killed.ask("work", queue="q", opts={"lockDuration": 500, "skipStalledCheck": True})
+    wire_id = await peer.ask("add", queue="q", job="hangs", data={"hang": True})
+    await killed.until("started")
+    await killed.kill()
+
+    async def is_deferred() -> bool:  # the leader, whose own settings are others
+        await side.store.promote(10)
+        await side.store.overdue(10)
+        return (await peer.ask("job", queue="q", id=wire_id))["state"] == "waiting"
+
+    await eventually(is_deferred, within=8)
+
+    assert [] == await side.claim()
+    assert "failed" == await peer.ask("state", queue="q", id=wire_id)

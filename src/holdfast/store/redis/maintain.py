@@ -28,10 +28,8 @@ async def promote(session: RedisSession, limit: int) -> Promoted:
 
 async def overdue(session: RedisSession, limit: int) -> list[Job]:
     """Return jobs whose lease or lifetime has ended; see ``Store.overdue``."""
-    settings = session.settings
-    interval = settings.stalled_interval // fields.MILLISECOND
     sent_at = session.monotonic()
-    now, replies = await session.call("overdue", limit, interval, settings.max_stalled_count)
+    now, replies = await session.call("overdue", limit)
     session.learn_time(int(now), sent_at)
     return [session.read(reply) for reply in replies]
 

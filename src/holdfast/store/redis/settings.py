@@ -88,6 +88,8 @@ ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 
 UNKNOWN_BACKOFFS = ("stall", "exponential", "fixed", "none")
 """What may replace a backoff strategy that only Node knows."""
+STALLED_INTERVAL, MAX_STALLED_COUNT = timedelta(seconds=30), 1
+"""The defaults of BullMQ."""
 MAX_NUMBER = 10**9
 MOST_METRICS = 10**6
 """Minutes; a pause of the queue writes a number for each of them at once."""
@@ -106,9 +108,9 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     foreign_lifetime: timedelta = FOREVER
     unknown_backoff: str = "stall"
     """How jobs with a backoff strategy that only Node knows are retried."""
-    stalled_interval: timedelta = timedelta(seconds=30)
+    stalled_interval: timedelta = STALLED_INTERVAL
     """Time between two checks for stalled jobs of BullMQ, which are found at the second."""
-    max_stalled_count: int = 1
+    max_stalled_count: int = MAX_STALLED_COUNT
     """How often a job of BullMQ may stall before it fails."""
     max_started_attempts: int = 0
     """How often a job of BullMQ may start, with or without an attempt used; 0: any number."""
@@ -169,6 +171,14 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             ),
         )
 
+    @property
+    def _stalls(self) -> str:
+        """The interval in milliseconds and the count; empty for BullMQ's defaults."""
+        given = self.stalled_interval, self.max_stalled_count
+        if given == (STALLED_INTERVAL, MAX_STALLED_COUNT):
+            return ""
+        return f"{self.stalled_interval // timedelta(milliseconds=1)}:{self.max_stalled_count}"
+
     def for_scripts(self) -> str:
         """Return what scripts read from ``ARGV[6]``, as JSON; what is absent has its default."""
         found: dict[str, object] = {
@@ -176,6 +186,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             "stream_length": self.stream_length,
             "metrics": self.metrics,
             "max_started_attempts": self.max_started_attempts,
+            "stalls": self._stalls,
         }
         keep = {"removeOnComplete": self.remove_on_complete, "removeOnFail": self.remove_on_fail}
         given = {name: value for name, value in found.items() if value}

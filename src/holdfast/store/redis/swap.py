@@ -31,8 +31,7 @@ _shared_values = attrgetter(
 
 async def swap(session: RedisSession, changes: Sequence[Change]) -> list[Swapped]:
     """Write changes whose jobs are still as decided upon; see ``Store.swap``."""
-    most = session.settings.max_stalled_count
-    answers = await session.call("swap", pack(change_params(changes)), most)
+    answers = await session.call("swap", pack(change_params(changes)))
     return [WRITTEN if answer == 1 else _swapped(session, *answer) for answer in answers]
 
 

@@ -1,8 +1,7 @@
 -- overdue: returns RUNNING jobs whose lease has ended and live jobs whose lifetime is over.
 -- edges: RUNNING -> RETRYING -> SCHEDULED for jobs that stalled as BullMQ defines it; follows BullMQ
 -- clients, also renewals by BullMQ workers
--- ARGV[7] how many; ARGV[8] milliseconds between two checks for stalled jobs; ARGV[9] how often a job
--- may stall
+-- ARGV[7] how many
 -- returns: {now, replies}, earliest instant first, then in order of submission
 -- needs: base queue job links forget flow sync names stall
 local limit = tonumber(ARGV[7])
@@ -12,13 +11,14 @@ local function check_stalled(q)
   local checked = tonumber(call('GET', q.base .. 'stalled-check') or nil)
   -- It expires by the server's clock: one from before that was set back would last for hours.
   if checked and checked > now_ms then call('DEL', q.base .. 'stalled-check') end
-  if call('SET', q.base .. 'stalled-check', int(now_ms), 'NX', 'PX', ARGV[8]) == false then return end
+  local interval = int((stalls_in(q)))
+  if call('SET', q.base .. 'stalled-check', int(now_ms), 'NX', 'PX', interval) == false then return end
   local key = q.base .. 'stalled'
   local suspects = call('SMEMBERS', key)
   call('DEL', key)
   for _, id in ipairs(suspects) do
     local j = call('EXISTS', q.base .. id .. ':lock') == 0 and load_current(q, id)
-    if j and j.state == 'RUNNING' and stalls_as_bullmq(j) then stall(j, tonumber(ARGV[9])) end
+    if j and j.state == 'RUNNING' and stalls_as_bullmq(j) then stall(j) end
   end
   call_in_slices('SADD', key, call('LRANGE', q.base .. 'active', 0, -1))
 end

@@ -1,7 +1,6 @@
 -- swap: writes changes to jobs whose stored revision, token and lease end are as the caller saw them.
 -- edges: as decided by the caller
--- ARGV[7] msgpack: a list of changes and of groups of completions, see change_params in swap.py;
--- ARGV[8] how often a job of BullMQ may stall
+-- ARGV[7] msgpack: a list of changes and of groups of completions, see change_params in swap.py
 -- returns: per change 1 or {1, has dependents} when written, else {0, reply or false} with a code and
 -- a text when a flow forbids the change
 -- needs: base queue job links forget flow sync stall
@@ -179,7 +178,7 @@ local function change(c)
     if code then return {0, reply(j), code, text} end
   end
   if c.lapsed and stalls_as_bullmq(j) then
-    stall(j, tonumber(ARGV[8]))
+    stall(j)
     return {0, reply(load_job(j.q, j.id))}
   end
   return {1, write(j, c) and 1 or 0}

@@ -64,8 +64,13 @@ end
 -- the jobs of BullMQ clients in other queues alone.
 local SERVED_FOR, SERVED_AGAIN = 300e6, 10e6 -- microseconds
 local function served_at(q) return tonumber(call('ZSCORE', shared .. 'served', q.name) or 0) end
+-- How BullMQ's stalls are found in a queue is a setting of its workers, and the leader may be none of
+-- them.
 local function serve(q)
-  if math.abs(now - served_at(q)) > SERVED_AGAIN then call('ZADD', shared .. 'served', int(now), q.name) end
+  if math.abs(now - served_at(q)) <= SERVED_AGAIN then return end
+  call('ZADD', shared .. 'served', int(now), q.name)
+  local stalls = setting('stalls')
+  if stalls then call('HSET', shared .. 'stalls', q.name, stalls) else call('HDEL', shared .. 'stalls', q.name) end
 end
 local function is_served(q) return now - served_at(q) <= SERVED_FOR end
 

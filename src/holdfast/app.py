@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from msgspec import structs
 
-from holdfast.encryption import KeyRing, encrypted
+from holdfast.encryption import KeyRing, encrypted, mark_encrypted
 from holdfast.errors import Fault, StoreError, ValidationError
 from holdfast.model.policy import Limits, Retention
 from holdfast.model.profiles import Profile, profile_named
@@ -174,7 +174,13 @@ class Holdfast(JobOperations):
             return RemoteOperations(
                 self.url, randomness=self.randomness, misfit=self.registry.misfit
             )
-        return self.over(await self.open_store().start())
+        store = await self.open_store().start()
+        try:
+            await mark_encrypted(store, self.keys)
+        except BaseException:
+            await store.close()
+            raise
+        return self.over(store)
 
     def over(
         self,

@@ -13,7 +13,9 @@ from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
 from holdfast.cli.errors import UNREACHABLE, CommandError
+from holdfast.encryption import require_keys
 from holdfast.observe.logging import escaped_json
+from holdfast.operations.operations import Operations
 from holdfast.store.urls import is_postgres, scheme, with_option
 
 T = TypeVar("T")
@@ -34,11 +36,13 @@ def on_store(
     *,
     new: bool = False,
     app: str | None = None,
+    contents: bool = False,
 ) -> T:
     """Open the store, run one operation, close the store.
 
     Only ``new`` creates a missing file or schema: a command that reads from the wrong place
-    leaves nothing behind. ``app`` names an app whose own settings apply.
+    leaves nothing behind. ``app`` names an app whose own settings apply. ``contents`` is whether
+    the operation reads or writes what keys encrypt; without the keys it is an error.
     """
     settings = config.load(flags={"url": url, "app": app})
     chosen = find_app(settings)[1] if app else plain_app(settings)
@@ -47,6 +51,8 @@ def on_store(
 
     async def work() -> T:
         async with chosen:
+            if contents and isinstance(chosen.operations, Operations):  # a service has the keys
+                await require_keys(chosen.store)
             return await operate(chosen)
 
     return asyncio.run(work())

@@ -92,7 +92,7 @@ def job(  # one parameter per part
             payload=(await app.payload(job_id)).payload if payload else UNSET,
         )
 
-    page = on_store(url, operate)
+    page = on_store(url, operate, contents=payload or logs or failure)
     answer(page, as_json=as_json, show=lambda: _show_job(page))
 
 

@@ -121,7 +121,7 @@ def submit(
         result = await queue.submit(type_, body, **options)
         return await _ended(queue, result.job_id, longest) if wait else result
 
-    result = on_store(url, operate, new=True, app=app)
+    result = on_store(url, operate, new=True, app=app, contents=True)
     answer(result, as_json=as_json, show=lambda: _show(result))
     _check_completed(result)
 
@@ -151,7 +151,13 @@ def _submit_batch(
     data: bytes, url: str | None, app: str | None, as_json: bool, *, atomic: bool
 ) -> None:
     jobs = _jobs_of(data)
-    result = on_store(url, lambda queue: queue.submit_batch(jobs, atomic=atomic), new=True, app=app)
+    result = on_store(
+        url,
+        lambda queue: queue.submit_batch(jobs, atomic=atomic),
+        new=True,
+        app=app,
+        contents=True,
+    )
     answer(BatchBody.of(result), as_json=as_json, show=lambda: _show_batch(result))
     if result.rejected:
         raise click.exceptions.Exit(FAILED)

@@ -15,6 +15,7 @@ import msgspec
 import uvicorn
 
 from holdfast.app import Holdfast
+from holdfast.encryption import require_keys
 from holdfast.errors import HoldfastError
 from holdfast.http.api_keys import list_keys
 from holdfast.http.application import create_app
@@ -103,6 +104,7 @@ async def serve(
     HTTP need no other process.
     """
     async with app:
+        await require_keys(app.store)
         keys = await check(app, address)
         with _listening(address) as sockets:
             made = create_app(

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
+from holdfast.encryption import require_keys
 from holdfast.errors import (
     Fault,
     SchemaVersionError,
@@ -49,7 +50,7 @@ async def _start(app: Holdfast, stopping: asyncio.Event, outage: Outage) -> None
     delay = GrowingDelay(app.randomness)
     while True:
         try:
-            await app.start()
+            await _start_once(app)
         except StoreUnavailableError as error:
             outage.failed(error)
             if stopping.is_set():
@@ -58,6 +59,16 @@ async def _start(app: Holdfast, stopping: asyncio.Event, outage: Outage) -> None
         else:
             outage.over()
             return
+
+
+async def _start_once(app: Holdfast) -> None:
+    """Start an app; StoreError, before any job is claimed, when it lacks the store's keys."""
+    await app.start()
+    try:
+        await require_keys(app.store)
+    except BaseException:
+        await app.close()
+        raise
 
 
 async def pause_unless(stopping: asyncio.Event, seconds: float) -> None:

@@ -55,6 +55,7 @@ LOOSELY_DESCRIBED = {
     "output",
     "payload",
     "time_range",
+    "ttl",
     "timeout",
     "url",
 }

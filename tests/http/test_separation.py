@@ -181,6 +181,7 @@ async def test_submission_that_takes_long_keeps_its_turn(any_site: Site) -> None
     caller = Caller(key_id="k", role=Role.SUBMITTER, live_jobs=5)
 
     async with limits.counting(caller):
+        # Longer than the lock would be held: the store's own clock ends it, not one of the test.
         await asyncio.sleep(HELD_FOR.total_seconds() + 0.5)
         is_taken = await any_site.store.lock("quota:k", "other", HELD_FOR)
 

@@ -32,7 +32,7 @@ async def snapshot(store: Store, labels: Mapping[str, str]) -> dict[str, object]
     return {
         "get": dict(zip(names, jobs, strict=True)),
         "history": dict(zip(names, await store.history(ids), strict=True)),
-        "logs": {labels[id_]: await store.logs(id_) for id_ in noted},
+        "logs": {labels[id_]: (await store.logs([id_]))[0] for id_ in noted},
         "cancels": dict(zip(names, await store.cancels(ids), strict=True)),
         "ended": sorted(labels[id_] for id_ in await store.ended(ids)),
         "parents": {labels[id_]: await store.parents(id_) for id_ in waited},

@@ -36,7 +36,7 @@ async def exports(store: Store) -> list[JobExport]:
     page = await store.find(Search(order=Order.CREATED_ASC, limit=MANY))
     histories = await store.history([job.id for job in page.jobs])
     return [
-        JobExport(job, tuple(history), tuple(await store.logs(job.id)))
+        JobExport(job, tuple(history), tuple((await store.logs([job.id]))[0]))
         for job, history in zip(page.jobs, histories, strict=True)
     ]
 

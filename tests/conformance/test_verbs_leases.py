@@ -130,7 +130,7 @@ async def test_progress_checkpoint_and_log_are_kept(hand: Hand, running: Job) ->
 
     stored = await hand.get(running)
     assert (progress, b"\x00\xff") == (stored.progress, stored.checkpoint)
-    assert [line] == await hand.store.logs(running.id)
+    assert [[line]] == await hand.store.logs([running.id])
     assert running.revision == stored.revision
 
 
@@ -175,7 +175,7 @@ async def test_stale_note_keeps_nothing(hand: Hand, running: Job) -> None:
 
     assert [False, False] == kept
     assert newer == await hand.get(running)
-    assert [] == await hand.store.logs(running.id)
+    assert [[]] == await hand.store.logs([running.id])
     assert () == (await hand.store.events(start, 10, NO_WAIT)).events
 
 
@@ -213,8 +213,21 @@ async def test_only_the_newest_log_lines_are_kept_in_order(hand: Hand, running: 
     await hand.store.note([line(n) for n in range(MAX_LOG_LINES)])
     await hand.store.note([line(n) for n in range(MAX_LOG_LINES, MAX_LOG_LINES + 3)])
 
-    kept = [each.message for each in await hand.store.logs(running.id)]
+    kept = [each.message for each in (await hand.store.logs([running.id]))[0]]
     assert [str(n) for n in range(3, MAX_LOG_LINES + 3)] == kept
+
+
+async def test_logs_answer_in_place_and_empty_for_unknown_ids(hand: Hand, running: Job) -> None:
+    other = await hand.run("other")
+    one, two = (LogLine(hand.now, "info", text) for text in ("one", "two"))
+    await hand.note(running, log=one)
+    await hand.note(other, log=two)
+    await hand.note(running, log=two)
+
+    found = await hand.store.logs([other.id, job_id("nobody"), running.id, other.id])
+
+    assert [[two], [], [one, two], [two]] == found
+    assert [] == await hand.store.logs([])
 
 
 async def test_logs_of_all_attempts_stay_until_the_job_goes(hand: Hand, running: Job) -> None:
@@ -222,8 +235,9 @@ async def test_logs_of_all_attempts_stay_until_the_job_goes(hand: Hand, running:
     again = await _superseded(hand, running)
     await hand.note(again, log=LogLine(hand.now, "info", "two", 1))
     await hand.complete(again)
-    assert ["one", "two"] == [line.message for line in await hand.store.logs(running.id)]
+    (lines,) = await hand.store.logs([running.id])
+    assert ["one", "two"] == [line.message for line in lines]
 
     await hand.store.delete([running.id])
 
-    assert [] == await hand.store.logs(running.id)
+    assert [[]] == await hand.store.logs([running.id])

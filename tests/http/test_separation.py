@@ -103,7 +103,7 @@ async def test_lease_token_is_worth_nothing_in_another_namespace(any_site: Site)
         assert [False] == [one["held"] for one in many.json["leases"]]
 
     assert [before] == await site.store.get([job_id])
-    assert [] == await site.store.logs(job_id)
+    assert [[]] == await site.store.logs([job_id])
     done = await site.post(f"{API}/jobs/{job_id}/complete", _only_token(lease), key=acme)
     assert 200 == done.status
 

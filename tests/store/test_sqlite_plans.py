@@ -90,7 +90,7 @@ VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
     "events": lambda hand: hand.store.events("3", 10, timedelta(0)),
     "get": lambda hand: hand.store.get([hand.job("good").id, "foreign"]),
     "ended": lambda hand: hand.store.ended([hand.job("good").id, "foreign"]),
-    "logs": lambda hand: hand.store.logs(hand.job("good").id),
+    "logs": lambda hand: hand.store.logs([hand.job("good").id]),
     "parents": lambda hand: hand.store.parents(hand.job("waits").id),
     "delete": lambda hand: hand.store.delete([hand.job("good").id]),
     "arrivals": lambda hand: hand.store.arrivals(["default"], -1, timedelta(0)),

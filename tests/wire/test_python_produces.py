@@ -132,7 +132,7 @@ async def test_progress_and_logs_of_node_worker_reach_us(side: Side, peer: Peer)
 
     assert done.progress is not None
     assert 40 == done.progress.percent
-    assert ["half way"] == [line.message for line in await side.store.logs(job.id)]
+    assert ["half way"] == [line.message for line in (await side.store.logs([job.id]))[0]]
 
 
 @pytest.mark.req("B-1", "M-9")

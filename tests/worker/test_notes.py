@@ -54,7 +54,7 @@ async def test_notes_written_just_before_a_job_returns_are_kept(app: Holdfast, t
             assert State.COMPLETED is await ended(app, job_id)
 
         for job_id in jobs:
-            assert "last words" == (await app.store.logs(job_id))[-1].message
+            assert "last words" == (await app.store.logs([job_id]))[0][-1].message
             (job,) = await app.store.get([job_id])
             assert job is not None
             assert job.progress is not None

@@ -7,9 +7,10 @@ after it has compared every job. ``adopt`` is idempotent, so a half-written page
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -29,14 +30,15 @@ from holdfast.copying.progress import (
     write_note,
 )
 from holdfast.maintenance.cron import PREFIX as CRON
-from holdfast.model.job import Job, Transition
+from holdfast.model.job import Job
 from holdfast.model.reserved import PLACE
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobExport, Order, PortableStore, Record, RecordWrite, Search, Store
 
-PAGE = 200
-AT_ONCE = 20
-"""How many jobs of a page are read concurrently."""
+T = TypeVar("T")
+ExportPage = tuple[list[JobExport], str | None]
+
+PAGE = 500
 SHOWN = 10
 """How many differences a report lists."""
 
@@ -82,6 +84,7 @@ class Copier:
         self._target = target
         self._names = names
         self._id = (randomness or Randomness()).token()
+        self._locked_at = 0.0
         self._progress = progress or (lambda _, __: None)
 
     async def run(self) -> CopyReport:
@@ -126,8 +129,14 @@ class Copier:
             **counts,
         )
 
+    async def _keep_lock(self) -> None:
+        """Renew the lock, well before it ends."""
+        if time.monotonic() - self._locked_at > LOCK_TTL.total_seconds() / 5:
+            await self._lock()
+
     async def _lock(self) -> None:
         """Hold a lock on both stores, so that no other copy uses them."""
+        self._locked_at = time.monotonic()
         for store in (self._source, self._target):
             if not await store.lock(KIND, self._id, LOCK_TTL):
                 raise CopyRefusedError(
@@ -201,11 +210,11 @@ class Copier:
     async def _copy_jobs(self, note: CopyNote) -> tuple[int, CopyNote]:
         adopted = 0
         target = cast(PortableStore, self._target)
-        async for jobs, cursor in _pages(self._source, note.cursor):
-            adopted += sum(await target.adopt(await _exports(self._source, jobs)))
-            note = replace(note, cursor=cursor or note.cursor, jobs=note.jobs + len(jobs))
+        async for exports, cursor in _ahead(_exported(self._source, note.cursor)):
+            adopted += sum(await target.adopt(exports))
+            note = replace(note, cursor=cursor or note.cursor, jobs=note.jobs + len(exports))
             await write_note(self._target, FROM, note)
-            await self._lock()
+            await self._keep_lock()
             self._progress("copied", note.jobs)
         return adopted, note
 
@@ -225,12 +234,11 @@ class Copier:
         """Compare both stores job by job; return the differences and the number of jobs."""
         found: list[str] = []
         count = 0
-        async for jobs, _ in _pages(self._source, None):
-            here, there = await _exports(self._source, jobs), await self._copies(jobs)
-            pairs = zip(here, there, strict=True)
+        async for here, _ in _ahead(_exported(self._source, None)):
+            pairs = zip(here, await self._copies(here), strict=True)
             found += [text for ours, theirs in pairs if (text := _difference(ours, theirs))]
-            count += len(jobs)
-            await self._lock()
+            count += len(here)
+            await self._keep_lock()
             self._progress("compared", count)
         total = (await self._target.find(Search(limit=1))).total
         if total != count:
@@ -238,11 +246,13 @@ class Copier:
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         return found[:SHOWN] + more, count
 
-    async def _copies(self, jobs: Sequence[Job]) -> list[JobExport | None]:
-        stored = await self._target.get([job.id for job in jobs])
-        exports = await _exports(self._target, [job for job in stored if job is not None])
-        by_id = {export.job.id: export for export in exports}
-        return [by_id.get(job.id) for job in jobs]
+    async def _copies(self, exports: Sequence[JobExport]) -> list[JobExport | None]:
+        ids, store = [export.job.id for export in exports], self._target
+        read = await asyncio.gather(store.get(ids), store.history(ids), store.logs(ids))
+        return [
+            None if job is None else JobExport(job, tuple(history), tuple(lines))
+            for job, history, lines in zip(*read, strict=True)
+        ]
 
     async def _finish(self, note: CopyNote) -> CopyNote:
         """Open the target; once the first note is written, the copy counts as finished."""
@@ -267,28 +277,37 @@ def _copied_record(record: Record) -> RecordWrite:
     return RecordWrite(kind=record.kind, key=record.key, data=data)
 
 
-async def _pages(
-    store: Store, cursor: str | None
-) -> AsyncIterator[tuple[Sequence[Job], str | None]]:
+async def _ahead(pages: AsyncGenerator[T, None]) -> AsyncIterator[T]:
+    """Yield what another iterator yields, which reads the next page meanwhile."""
+    reading = asyncio.ensure_future(anext(pages, None))
+    try:
+        while (page := await reading) is not None:
+            reading = asyncio.ensure_future(anext(pages, None))
+            yield page
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await pages.aclose()
+
+
+async def _exported(store: Store, cursor: str | None) -> AsyncGenerator[ExportPage, None]:
     """Yield all jobs in order of submission, page by page, each with the cursor of the next."""
     while True:
         page = await store.find(Search(order=Order.CREATED_ASC, limit=PAGE, cursor=cursor))
         cursor = page.next_cursor
         if page.jobs:
-            yield page.jobs, cursor
+            yield await _exports(store, page.jobs), cursor
         if cursor is None:
             return
 
 
 async def _exports(store: Store, jobs: Sequence[Job]) -> list[JobExport]:
-    histories = await store.history([job.id for job in jobs])
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def export(job: Job, history: Sequence[Transition]) -> JobExport:
-        async with limit:
-            return JobExport(job, tuple(history), tuple(await store.logs(job.id)))
-
-    return await asyncio.gather(*map(export, jobs, histories))
+    ids = [job.id for job in jobs]
+    histories, logs = await asyncio.gather(store.history(ids), store.logs(ids))
+    return [
+        JobExport(job, tuple(history), tuple(lines))
+        for job, history, lines in zip(jobs, histories, logs, strict=True)
+    ]
 
 
 def _difference(here: JobExport, there: JobExport | None) -> str:

@@ -95,9 +95,12 @@ class EncryptedStore(StoreProxy):
             for job_id, history in zip(ids, histories, strict=True)
         ]
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        lines = await self._inner.logs(job_id)
-        return [self._contents.decrypt_line(line, job_id) for line in lines]
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        decrypt = self._contents.decrypt_line
+        return [
+            [decrypt(line, job_id) for line in lines]
+            for job_id, lines in zip(ids, await self._inner.logs(ids), strict=True)
+        ]
 
     async def find(self, search: Search) -> Page:
         page = await self._inner.find(search)

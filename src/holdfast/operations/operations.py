@@ -253,7 +253,8 @@ class Operations(BatchChanges):
     async def logs(self, job_id: str) -> list[LogEntry]:
         """Return the lines a job's handler logged."""
         await self.job(job_id)
-        return [LogEntry.of(line) for line in await self.store.logs(job_id)]
+        (lines,) = await self.store.logs([job_id])
+        return [LogEntry.of(line) for line in lines]
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""

@@ -265,8 +265,8 @@ class Store(Protocol):
         """Return every transition of each job, oldest first; empty for unknown ids."""
         ...
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        """Return the log lines kept for a job, oldest first."""
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        """Return the log lines kept for each job, oldest first; empty for an unknown id."""
         ...
 
     async def find(self, search: Search) -> Page:

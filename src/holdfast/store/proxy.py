@@ -113,8 +113,8 @@ class StoreProxy:
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return await self._inner.history(ids)
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        return await self._inner.logs(job_id)
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        return await self._inner.logs(ids)
 
     async def find(self, search: Search) -> Page:
         return await self._inner.find(search)

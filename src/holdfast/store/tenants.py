@@ -258,8 +258,9 @@ class TenantStore(StoreProxy):
         found = await self._inner.history(ids)
         return [h if i in visible else [] for i, h in zip(ids, found, strict=True)]
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        return await self._inner.logs(job_id) if await self._visible([job_id]) else []
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        visible, found = await self._visible(ids), await self._inner.logs(ids)
+        return [lines if i in visible else [] for i, lines in zip(ids, found, strict=True)]
 
     async def find(self, search: Search) -> Page:
         page = await self._inner.find(

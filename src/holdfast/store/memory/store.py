@@ -303,8 +303,8 @@ class MemoryStore(RecordTable):
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return [list(self._tables.history.get(job_id, ())) for job_id in ids]
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        return list(self._tables.logs.get(job_id, ()))
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        return [list(self._tables.logs.get(job_id, ())) for job_id in ids]
 
     async def find(self, search: Search) -> Page:
         return queries.find(self._tables, search)

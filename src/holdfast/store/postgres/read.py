@@ -61,10 +61,12 @@ async def history(state: StoreState, ids: Sequence[str]) -> list[list[Transition
     return [list(found[id_]) if id_ in found else [] for id_ in ids]
 
 
-async def logs(state: StoreState, job_id: str) -> list[LogLine]:
-    """Return the log lines of a job; see ``Store.logs``."""
-    lines = [line for (line,) in await state.run("logs", {"id": job_id})]
-    return list(readable(lines, _log_line))
+async def logs(state: StoreState, ids: Sequence[str]) -> list[list[LogLine]]:
+    """Return the log lines of jobs; see ``Store.logs``."""
+    found: defaultdict[str, list[LogLine]] = defaultdict(list)
+    for id_, line in await state.run("logs", {"id": Texts(ids)}):
+        found[id_] += readable([line], _log_line)
+    return [list(found[id_]) if id_ in found else [] for id_ in ids]
 
 
 async def stats(state: StoreState, window: timedelta, namespace: str | None) -> Stats:

@@ -246,8 +246,8 @@ class PostgresStore:
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return await read.history(self._state, ids)
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        return await read.logs(self._state, job_id)
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        return await read.logs(self._state, ids)
 
     async def find(self, search: Search) -> Page:
         return await find(self._state, search)

@@ -53,10 +53,10 @@ async def history(session: RedisSession, ids: Sequence[str]) -> list[list[Transi
     return [[edge for lines in each for edge in decode.read_edges(lines)] for each in found]
 
 
-async def logs(session: RedisSession, job_id: str) -> list[LogLine]:
-    """Return what a job logged; see ``Store.logs``."""
-    (rows,) = await session.call("peek", "logs", pack([job_id]))
-    return [decode.read_log_row(row) for row in rows]
+async def logs(session: RedisSession, ids: Sequence[str]) -> list[list[LogLine]]:
+    """Return what each job logged; see ``Store.logs``."""
+    found = await session.call("peek", "logs", pack(list(map(clean, ids))))
+    return [[decode.read_log_row(row) for row in rows] for rows in found]
 
 
 async def locks(session: RedisSession, prefix: str) -> list[NamedLock]:

@@ -196,8 +196,8 @@ class RedisStore:
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return await read.history(self.session, ids)
 
-    async def logs(self, job_id: str) -> list[LogLine]:
-        return await read.logs(self.session, job_id)
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
+        return await read.logs(self.session, ids)
 
     async def find(self, search: Search) -> Page:
         return await find(self.session, search)

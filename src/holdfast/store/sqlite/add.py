@@ -331,17 +331,25 @@ def _have_alike_trails(jobs: Sequence[Job]) -> bool:
 
 def adopt(tx: Transaction, exports: Sequence[JobExport]) -> list[bool]:
     """Write jobs as they are; see ``Store.adopt``."""
-    return [_adopt(tx, export) for export in exports]
+    new: dict[str, JobExport] = {}
+    answers = []
+    for export in exports:
+        job_id = export.job.id
+        answers.append(job_id not in new and seq_of(tx, job_id) is None)
+        if answers[-1]:
+            new[job_id] = export
+    past = [replace(export.job, trail=export.history) for export in new.values()]
+    seqs = insert(tx, [(job, job.depends_on) for job in past], past=True)
+    for job, seq in zip(past, seqs, strict=True):
+        tx.counters.moved(None, job)
+        link(tx, job, tuple(p for p in job.depends_on if _is_before(tx, p, seq)), seq)
+    exported = zip(new.values(), seqs, strict=True)
+    lines = [log_row(seq, line) for e, seq in exported for line in e.logs[-MAX_LOG_LINES:]]
+    tx.many("add_log", lines)
+    return answers
 
 
-def _adopt(tx: Transaction, export: JobExport) -> bool:
-    job = export.job
-    if seq_of(tx, job.id) is not None:
-        return False
-    past = replace(job, trail=export.history)
-    (seq,) = insert(tx, [(past, job.depends_on)], past=True)
-    tx.counters.moved(None, past)
-    parents = tuple(parent for parent in job.depends_on if seq_of(tx, parent) is not None)
-    link(tx, job, parents, seq)
-    tx.many("add_log", [log_row(seq, line) for line in export.logs[-MAX_LOG_LINES:]])
-    return True
+def _is_before(tx: Transaction, job_id: str, seq: int) -> bool:
+    """Whether a job was there before the one with this ``seq``."""
+    found = seq_of(tx, job_id)
+    return found is not None and found < seq

@@ -62,9 +62,10 @@ def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Tra
     return found
 
 
-def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
-    """Return the log lines of a job; see ``Store.logs``."""
-    return log_lines(connection.execute(statement("logs"), (key_of(job_id),)))
+def logs(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[LogLine]]:
+    """Return the log lines of jobs; see ``Store.logs``."""
+    query = statement("logs")
+    return [log_lines(connection.execute(query, (key_of(job_id),))) for job_id in ids]
 
 
 def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:

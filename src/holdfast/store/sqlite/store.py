@@ -222,9 +222,9 @@ class SQLiteStore:
         session = await self._get_session()
         return await session.read(lambda db: read.history(db, ids))
 
-    async def logs(self, job_id: str) -> list[LogLine]:
+    async def logs(self, ids: Sequence[str]) -> list[list[LogLine]]:
         session = await self._get_session()
-        return await session.read(lambda db: read.logs(db, job_id))
+        return await session.read(lambda db: read.logs(db, ids))
 
     async def find(self, search: Search) -> Page:
         session = await self._get_session()

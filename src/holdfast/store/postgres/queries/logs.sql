@@ -1,6 +1,6 @@
--- logs: the lines kept for a job, oldest first
--- id text
-SELECT l.line
+-- logs: the lines kept for jobs, oldest first
+-- id text[]
+SELECT b.id, l.line
 FROM {schema}.body b JOIN {schema}.log l ON l.job = b.number
-WHERE b.id = %(id)s
-ORDER BY l.seq
+WHERE b.id = ANY (%(id)s::text[])
+ORDER BY l.job, l.seq

@@ -36,6 +36,12 @@ CREATE TRIGGER slowly BEFORE UPDATE ON {SCHEMA}.job
 FOR EACH ROW WHEN (NEW.xid <> OLD.xid AND NEW.state = OLD.state)
 EXECUTE FUNCTION {SCHEMA}.slowly()
 """.encode()
+REFUSING = f"""
+CREATE FUNCTION {SCHEMA}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'it cannot be adopted'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON {SCHEMA}.job
+FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.refuse()
+""".encode()
 WITHIN = 10.0
 MANY = 100
 
@@ -187,3 +193,24 @@ async def test_doctor_reports_restored_jobs_that_are_not_adopted(
 
     assert Level.ERROR is bad["restored"].level
     assert Level.OK is good["restored"].level
+
+
+async def test_failure_to_adopt_is_reported_once_and_in_the_findings(
+    old: Postgres, new: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.store.postgres.clock.REFRESH_AFTER", 0.0)
+    await _fill(old)
+    await _restore(old, new)
+    async with await psycopg.AsyncConnection.connect(new.dsn, autocommit=True) as connection:
+        await connection.execute(REFUSING)
+    seen: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
+        for _ in range(3):
+            found = {finding.name: finding for finding in await store.findings()}
+
+    assert Level.ERROR is found["restored"].level
+    assert "it cannot be adopted" in found["restored"].text
+    (report,) = seen
+    assert "it cannot be adopted" in str(report["exception"])

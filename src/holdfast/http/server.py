@@ -26,7 +26,7 @@ from holdfast.http.service import Service
 from holdfast.maintenance.leader import Maintenance
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.model.policy import ConnectionLimits, ServiceLimits
-from holdfast.observe import Observer
+from holdfast.observe import Observer, unobserved_reported
 from holdfast.store.damage import described
 from holdfast.worker.worker import delivery_worker
 
@@ -121,8 +121,9 @@ async def serve(
             name = f"[{address.host}]" if ":" in address.host else address.host
             scheme = "https" if address.certificate else "http"
             server.ready = lambda: ready(f"{scheme}://{name}:{port}", keys)
-            async with _maintenance(app, observer):
-                await server.serve(sockets=sockets)
+            with unobserved_reported(observer):
+                async with _maintenance(app, observer):
+                    await server.serve(sockets=sockets)
 
 
 @contextlib.asynccontextmanager

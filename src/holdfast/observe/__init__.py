@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from holdfast.observe.observer import Observer, Outage, Several, Silent
+from holdfast.observe.unobserved import unobserved_reported
 
-__all__ = ["Observer", "Outage", "Several", "Silent"]
+__all__ = ["Observer", "Outage", "Several", "Silent", "unobserved_reported"]

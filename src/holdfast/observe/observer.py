@@ -38,7 +38,7 @@ class Outage:
 
     def __init__(self, clock: Clock, observer: Observer) -> None:
         self._clock = clock
-        self._observer = observer
+        self.observer = observer
         self.is_on = False
         """Whether the last call failed. Callers check it before ``over``, which saves the call."""
         self._since = 0.0
@@ -50,7 +50,7 @@ class Outage:
             self.is_on, self._since = True, self._clock.monotonic()
         if str(error) not in self._reasons:
             self._reasons.add(str(error))
-            self._observer.emit("store.unavailable", error=str(error))
+            self.observer.emit("store.unavailable", error=str(error))
 
     def over(self) -> None:
         """Record that a call of the store succeeded."""
@@ -58,4 +58,4 @@ class Outage:
             away = self._clock.monotonic() - self._since
             self.is_on = False
             self._reasons.clear()
-            self._observer.emit("store.available", away=round(away, 3))
+            self.observer.emit("store.available", away=round(away, 3))

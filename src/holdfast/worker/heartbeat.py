@@ -15,7 +15,7 @@ from datetime import timedelta
 from holdfast.app import Holdfast
 from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
-from holdfast.observe import Observer, Outage
+from holdfast.observe import Observer, Outage, unobserved_reported
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.shared_loop import SharedLoop
 from holdfast.store import Renewal, Store
@@ -181,12 +181,16 @@ class HeartbeatThread:
         """Run on the loop of that thread over a connection of its own; restart after any error."""
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        while not self._stopped:
-            try:
-                await self._beat_over_own_connection(worker_loop)
-            except Exception as error:  # noqa: BLE001  # leases depend on it: report and restart
-                self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
-                await self._sleep(RESTART_SECONDS)
+        with unobserved_reported(self._observer):
+            while not self._stopped:
+                await self._beat_until_it_fails(worker_loop)
+
+    async def _beat_until_it_fails(self, worker_loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            await self._beat_over_own_connection(worker_loop)
+        except Exception as error:  # noqa: BLE001  # leases depend on it: report and restart
+            self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
+            await self._sleep(RESTART_SECONDS)
 
     async def _beat_over_own_connection(self, worker_loop: asyncio.AbstractEventLoop) -> None:
         store = self._app.open_store()

@@ -18,7 +18,7 @@ from holdfast.errors import (
 )
 from holdfast.model.job import State
 from holdfast.model.reserved import is_internal, refusal
-from holdfast.observe import Observer, Outage
+from holdfast.observe import Observer, Outage, unobserved_reported
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.store import Search, Store
 from holdfast.tasks.registry import Registry
@@ -39,7 +39,8 @@ async def opened(
     """
     await _start(app, stopping, outage)
     try:
-        yield app.store
+        with unobserved_reported(outage.observer):
+            yield app.store
     except ExceptionGroup as errors:
         raise _store_error(errors) or errors from None
     finally:

@@ -24,7 +24,7 @@ async def findings(state: StoreState) -> list[Finding]:
         _wake(state.wake.error, is_notified=is_notified),
         _session(unset),
         _rights(denied, is_reader=is_read_only or not may_write),
-        _restored(is_restored=is_restored),
+        _restored(state.restore_error, is_restored=is_restored),
         clock_finding(server_time, local_time),
         Finding("size", Level.OK, f"The schema takes {size / 2**20:.1f} MiB."),
         Finding("version", Level.OK, f"PostgreSQL {version}."),
@@ -115,13 +115,14 @@ def _rights(denied: Sequence[str], *, is_reader: bool) -> Finding:
     return Finding("rights", Level.OK, "This role has the rights that a worker needs.")
 
 
-def _restored(*, is_restored: bool) -> Finding:
+def _restored(error: str, *, is_restored: bool) -> Finding:
     if not is_restored:
         return Finding("restored", Level.OK, "Every job and event was written on this server.")
     return Finding(
         "restored",
         Level.ERROR,
-        "Jobs were restored from another server and are not adopted yet: no worker claims them.",
+        "Jobs were restored from another server and are not adopted yet: no worker claims them."
+        + (f" The last attempt failed: {error}" if error else ""),
         "Every open store tries to adopt them twice a minute. Let its role write, and end"
         " transactions that have been open for long.",
     )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from holdfast.errors import HoldfastError
 from holdfast.model.job import Job, State
 from holdfast.runtime.clock import Clock
 from holdfast.store.postgres.claim_position import ClaimPositions, LeasePosition, Throttle
@@ -52,6 +50,8 @@ class StoreState:
         self.server: list[object] = []
         """The name of the database, and the identifier of its server."""
         self.restoring: asyncio.Task[None] | None = None
+        self.restore_error = ""
+        """Why restored jobs could not be adopted the last time, if so."""
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -104,9 +104,21 @@ class StoreState:
 
     async def _restore(self) -> None:
         """Adopt jobs of another server; this may take long, and is repeated if it fails."""
-        with contextlib.suppress(HoldfastError), translated():
-            async with await self.pool.connect() as connection:
-                await adopt_restored(connection, self.settings.schema)
+        try:
+            with translated():
+                async with await self.pool.connect() as connection:
+                    await adopt_restored(connection, self.settings.schema)
+            self.restore_error = ""
+        except Exception as error:  # noqa: BLE001  # of a background task: reported, and repeated
+            self._report_restore(error)
+
+    def _report_restore(self, error: Exception) -> None:
+        """Report each new reason once, through the loop, whose users observe it."""
+        if str(error) != self.restore_error:
+            self.restore_error = str(error)
+            message = "restored jobs could not be adopted, trying again"
+            context = {"message": message, "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 def queues_of(jobs: Iterable[Job]) -> set[str]:

@@ -17,7 +17,7 @@ TYPES = {
     **dict.fromkeys(("due", "ends", "held", "names", "ran", "tallied"), "zset"),
     **dict.fromkeys(("s:COMPLETED", "s:FAILED", "s:DEAD_LETTER", "s:CANCELLED"), "zset"),
     **dict.fromkeys(("s:SCHEDULED", "s:DELAYED", "s:RETRYING", "s:PENDING"), "zset"),
-    **dict.fromkeys(("kept", "queues"), "set"),
+    **dict.fromkeys(("kept", "parking", "queues"), "set"),
     **dict.fromkeys(("number", "told"), "string"),
     "events": "stream",
 }

@@ -2,11 +2,12 @@
 -- edges: SCHEDULED -> RUNNING; a job with a deferred failure of BullMQ continues to FAILED or
 -- DEAD_LETTER
 -- ARGV[7] how many; ARGV[8] worker; ARGV[9] token; ARGV[10] msgpack {queues, types or false}
--- returns: replies for the jobs claimed, or {id, data} for one that differs from the one before by
--- these only; an error when none of the queues is supported
--- needs: base queue job links forget flow sync limits
-local SCAN = 1000 -- ready jobs of one queue that a call looks at for a matching one
-local remaining, worker, token, types, claimed, other_types
+-- returns: 1 when the call stopped before it had looked at all jobs, else 0; then replies for the jobs
+-- claimed, or {id, data} for one that differs from the one before by these only; an error when none of
+-- the queues is supported
+-- needs: base queue job links forget flow sync limits parked
+local SCAN = 1000 -- jobs of one queue that a call may park
+local remaining, worker, token, types, claimed, closed
 
 local function start(q, j)
   local ttl = j.ttl or tonumber(ARGV[5])
@@ -159,19 +160,37 @@ local function started_too_often(j)
   return most and not j.ttl and j.starts >= most and 'job started more than allowable limit'
 end
 
+-- A job may not start: note the lane in which it waits, and when to look at that lane again.
+local function refuse(q, type, limit_key, look)
+  local lane = parked.lane_of(type, limit_key)
+  closed[lane], q.refused_for, q.look_again = look, lane, look
+  return false
+end
+
 local function claim_other(q, id)
   local j = load_job(q, id)
   if not j.number or j.state ~= 'SCHEDULED' or was_started_again(j) then
     j = reconcile(q, id) and load_job(q, id)
     if not j then return nil end
-    if j.state == 'PENDING' then return false end -- our verdict on it is due
+    if j.state == 'PENDING' then -- our verdict on it is due
+      q.refused_for, q.look_again = j.type, 0
+      return false
+    end
   end
   local failure = deferred_failure_of(j) or started_too_often(j)
   if failure then
     fail_deferred(q, j, failure)
     return true
   end
-  if not allows(q, j) then return false end
+  local kind, ends = refusal_of(q, j)
+  if kind == 'queue' then
+    q.is_closed = true
+    return false
+  elseif kind == 'task' then
+    return refuse(q, j.type, nil, 0)
+  elseif kind then
+    return refuse(q, j.type, j.limit_key, ends or now + parked.LOOK_AGAIN)
+  end
   start(q, j)
   save(j)
   claimed[#claimed + 1] = reply(j)
@@ -179,40 +198,99 @@ local function claim_other(q, id)
   return true
 end
 
+-- Most jobs behind a refused one are of the same lane: they need no more than these fields.
+local function is_refused(q, key)
+  if not next(closed) then return false end
+  local v = attempt('HMGET', key, 'name', 'hf:limit', 'defa')
+  if not v[1] or v[3] then return false end
+  local lane = v[2] and parked.lane_of(v[1], v[2])
+  if not closed[v[1]] and not closed[lane or v[1]] then return false end
+  q.refused_for = closed[v[1]] and v[1] or lane
+  q.look_again = closed[q.refused_for]
+  return true
+end
+
 -- Claim a job; return true when it left its place, false when it stays, nil when it does not exist
 -- or was set aside.
 local function try_claim(q, id)
   local key = q.base .. id
+  if is_refused(q, key) then return false end
   local v = attempt('HMGET', key, unpack(PLAIN_FIELDS))
   if not v[1] then
     if v.err then set_aside(q.name .. ':' .. id, v) end
     return nil
   end
-  if types and not types[v[1]] then
-    other_types = other_types + 1
-    return false
-  end
-  if q.is_unlimited and claim_plain(q, id, key, v) then return true end
+  if types and not types[v[1]] then return refuse(q, v[1], nil, -1) end
+  if not q.is_limited and not rule_of('task:' .. v[1]) and claim_plain(q, id, key, v) then return true end
   close_group()
   local ok, left = guarded(q.name .. ':' .. id, claim_other, q, id)
   if ok then return left end
   return nil
 end
 
--- Claim from the tail of the list, as Node does; skipped jobs keep their places. Returns whether
--- jobs are left, and whether the call stopped looking before the end.
+-- Remove an id from the list, from the nearer end.
+local function remove_listed(q, id, place)
+  local key = q.base .. 'wait'
+  call('LREM', key, 2 * place > call('LLEN', key) and 1 or -1, id)
+end
+
+-- Try a job of a lane, or one between the parked ones.
+local function try_parked(q, source)
+  local id, order = source.items[source.at][1], source.items[source.at][2]
+  local is_ready = parked.is_ready(q, id, order)
+  local left = nil
+  if is_ready then left = try_claim(q, id) end
+  if q.is_closed then return end
+  source.at = source.at + 1
+  if left == false and (q.refused_for == source.lane or q.refused_for == source.type) then
+    source.skipped = true
+    if closed[q.refused_for] then
+      parked.set_look(q, q.refused_for, q.look_again)
+      source.items = {}
+    end
+    return
+  end
+  if source.lane then parked.leave_lane(q, source.lane, id) end
+  if left == false then
+    parked.add(q, id, order, q.refused_for, q.look_again)
+    return
+  end
+  local place = call('ZRANK', shared .. 'parked:' .. q.name, id) or 0
+  unpark(q.name, id)
+  if not is_ready then return end
+  if order < parked.LIST_END then remove_listed(q, id, place) else call('ZREM', q.base .. 'prioritized', id) end
+end
+
+-- Claim parked jobs below an order, the first ones first.
+local function claim_parked(q, below)
+  local looked = 0
+  while remaining > 0 and looked < SCAN and not q.is_closed do
+    local source = parked.first_source(q, q.sources, below)
+    if not source then return true end
+    try_parked(q, source)
+    looked = looked + 1
+  end
+  return false
+end
+
+-- Claim from the tail of the list, as Node does, what no claim has looked at; jobs that may not start
+-- are parked. Returns whether the call looked at all of them.
 local function claim_ready(q)
-  local key, skipped, looked = q.base .. 'wait', 0, 0
-  while remaining > 0 and looked < SCAN do
+  local key, looked, skipped, order = q.base .. 'wait', 0, q.is_parking and parked.listed(q) or 0, nil
+  while remaining > 0 and looked < SCAN and not q.is_closed do
     local size = math.min(math.max(remaining, 16), 256)
     local ids = call('LRANGE', key, -(skipped + size), -(skipped + 1))
-    if #ids == 0 then return skipped > 0, false end
-    looked = looked + #ids
+    if #ids == 0 then return true end
     local at_tail, others, kept = 0, {}, 0
     for i = #ids, 1, -1 do
-      if remaining == 0 then break end
-      if try_claim(q, ids[i]) == false then
-        kept = kept + 1
+      if remaining == 0 or q.is_closed then break end
+      local left = try_claim(q, ids[i])
+      if left == false then
+        if not q.is_closed then
+          order = order and order + 1 or parked.next_order(q)
+          parked.add(q, ids[i], order, q.refused_for, q.look_again)
+          kept = kept + 1
+        end
       elseif skipped + kept == 0 then
         at_tail = at_tail + 1
       else
@@ -220,65 +298,55 @@ local function claim_ready(q)
       end
     end
     if at_tail > 0 then call('LTRIM', key, 0, -(at_tail + 1)) end
-    for _, id in ipairs(others) do call('LREM', key, -1, id) end
-    skipped = skipped + kept
-    if #ids < size and remaining > 0 then return skipped > 0, false end
+    for _, id in ipairs(others) do remove_listed(q, id, skipped) end
+    skipped, looked = skipped + kept, looked + kept
+    if #ids < size and remaining > 0 and not q.is_closed then return true end
   end
-  return call('LLEN', key) > 0, looked >= SCAN
-end
-
--- When all jobs that a call looked at have other types, they must not hide those after them: they
--- move to the end, in their order.
-local function rotate_list(q)
-  local key = q.base .. 'wait'
-  local ids = call('LRANGE', key, -SCAN, -1)
-  call('LTRIM', key, 0, -(#ids + 1))
-  for i = #ids, 1, -1 do call('LPUSH', key, ids[i]) end
-  q.needs_marker = true
-end
-local function rotate_prioritized(q)
-  local ids = call('ZRANGE', q.base .. 'prioritized', 0, SCAN - 1, 'WITHSCORES')
-  for i = 1, #ids, 2 do
-    push(q, ids[i], math.floor(tonumber(ids[i + 1]) / 4294967296))
-  end
+  return false
 end
 
 local function claim_prioritized(q)
-  local key, skipped, looked = q.base .. 'prioritized', 0, 0
-  while remaining > 0 and looked < SCAN do
+  local key, looked, skipped = q.base .. 'prioritized', 0, q.is_parking and parked.prioritized(q) or 0
+  while remaining > 0 and looked < SCAN and not q.is_closed do
     local size = math.min(math.max(remaining, 16), 256)
     local ids = call('ZRANGE', key, skipped, skipped + size - 1)
     if #ids == 0 then
       if skipped == 0 then call('DEL', q.base .. 'pc') end
-      return skipped > 0, false
+      return true
     end
-    looked = looked + #ids
     local removed, kept = {}, 0
     for _, id in ipairs(ids) do
-      if remaining == 0 then break end
-      if try_claim(q, id) == false then kept = kept + 1 else removed[#removed + 1] = id end
+      if remaining == 0 or q.is_closed then break end
+      if try_claim(q, id) ~= false then
+        removed[#removed + 1] = id
+      elseif not q.is_closed then
+        parked.add(q, id, parked.order_of(q, id), q.refused_for, q.look_again)
+        kept = kept + 1
+      end
     end
-    if skipped + kept == 0 then
+    if skipped + kept == 0 and #removed > 0 then
       call('ZREMRANGEBYRANK', key, 0, #removed - 1)
     else
       call_in_slices('ZREM', key, removed)
     end
-    skipped = skipped + kept
-    if #ids < size and remaining > 0 then return skipped > 0, false end
+    skipped, looked = skipped + kept, looked + kept
+    if #ids < size and remaining > 0 and not q.is_closed then return true end
   end
-  return call('ZCARD', key) > 0, looked >= SCAN
+  return false
 end
 
 local function claim_from(q)
   local before = #claimed
-  q.is_unlimited = not has_limits(q)
-  other_types = 0
-  local left, stopped = claim_ready(q)
-  if stopped and other_types >= SCAN then rotate_list(q) end
-  other_types = 0
-  local more, stopped_too = claim_prioritized(q)
-  if stopped_too and other_types >= SCAN then rotate_prioritized(q) end
-  if #claimed > before and (left or more) then q.needs_marker = true end
+  closed = {}
+  q.is_limited, q.sources = is_limited(q), parked.sources(q, types)
+  local saw_all = claim_parked(q, parked.LIST_END) and claim_ready(q) and claim_parked(q, math.huge)
+    and claim_prioritized(q)
+  if q.is_closed then return end
+  if not saw_all and remaining > 0 then
+    claimed[1], q.needs_marker = 1, true
+  elseif #claimed > before and (parked.leaves_others(q) or parked.first_source(q, q.sources, math.huge)) then
+    q.needs_marker = true
+  end
 end
 
 local function main()
@@ -288,7 +356,7 @@ local function main()
     types = {}
     for _, type in ipairs(want[2]) do types[type] = true end
   end
-  claimed, other_types = {}, 0
+  claimed = {0}
   moment, millis, worker_json = int(now), int(now_ms), cjson.encode(worker)
   moves, lease_ends, started_ids, spans, group = {}, {}, {}, {}, nil
   local refusal, any_supported = nil, false

@@ -93,10 +93,11 @@ local function raise_aged(q, interval)
     if j and j.scheduled then
       local level = math.max(0, j.priority - math.floor((now - j.scheduled) / interval))
       if level == 0 then
-        call('ZREM', q.base .. 'prioritized', j.id)
+        remove_ready(q, j.id, 1)
         insert(q, j)
       elseif level < math.floor(ready[i + 1] / 4294967296) then
         local score = level * 4294967296 + ready[i + 1] % 4294967296
+        unpark(q.name, j.id)
         call('ZADD', q.base .. 'prioritized', exact(score), j.id)
       end
     end

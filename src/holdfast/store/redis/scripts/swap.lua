@@ -9,7 +9,7 @@ local PREVIOUS = {
   COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed',
   SCHEDULED = 'waiting',
 }
-local limited, answers
+local answers
 
 local function matches(j, c)
   if j.revision ~= c.rev then return false end
@@ -117,7 +117,7 @@ local function write(j, c)
     set_index('ripe', j.job_id)
     if not TERMINAL[c.state] then release_from_children(j) end
   end
-  if old == 'RUNNING' and (limited or j.q.concurrency) then j.q.needs_marker = true end
+  if old == 'RUNNING' and j.q.concurrency then j.q.needs_marker = true end
   if TERMINAL[c.state] then return finish(j, c, PREVIOUS[old]) end
   put_in_place(j, c, PREVIOUS[old])
   return c.state == 'PENDING' and TERMINAL[old] and wait_again(j)
@@ -237,11 +237,11 @@ local function complete(g)
     end
   end
   write_completed(g, q, ids, numbers)
-  if limited or q.concurrency then q.needs_marker = true end
+  if q.concurrency then q.needs_marker = true end
 end
 
 local function main()
-  limited, answers = call('EXISTS', shared .. 'limits') == 1, {}
+  answers = {}
   for _, c in ipairs(cmsgpack.unpack(ARGV[7])) do
     if c.ids then complete(c) else answers[#answers + 1] = change(c) end
   end

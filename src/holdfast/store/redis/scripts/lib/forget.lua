@@ -17,6 +17,7 @@ local function forget(job_id, state)
     state = state or last_state(job_id)
     add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
     if state ~= 'RUNNING' then set_index('s:' .. state, job_id) end
+    if state == 'SCHEDULED' then unpark(queue_name, id_in(queue_name, job_id)) end
     set_index('t:' .. type, job_id)
     index_namespace(queue_name, job_id)
     set_index('over', job_id)

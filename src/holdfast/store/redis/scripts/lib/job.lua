@@ -123,7 +123,10 @@ local function kind_of(q, type, level)
   end
   return kind
 end
+local freed -- types, and lanes of limit keys, of which a job stopped running
+resets[#resets + 1] = function() freed = {} end
 local function count(kind, state, change)
+  if state == 'RUNNING' and change < 0 then freed[kind.type] = true end
   local field = kind.tally[state]
   if not field then
     field = kind.prefix .. state .. ':' .. kind.type
@@ -197,7 +200,10 @@ local function record_edge(j, event, from, to, at, json)
   if COUNTED[to] then measure(kind.prefix, j.type, COUNTED[to], at) end
   if j.limit_key then
     if to == 'RUNNING' then add_to('running', j.type .. ':' .. j.limit_key, 1) end
-    if from == 'RUNNING' then add_to('running', j.type .. ':' .. j.limit_key, -1) end
+    if from == 'RUNNING' then
+      add_to('running', j.type .. ':' .. j.limit_key, -1)
+      freed[j.type .. '\n' .. j.limit_key] = true
+    end
   end
   j.state = to
 end
@@ -249,13 +255,14 @@ local function save(j)
   j.scheduled_before = j.scheduled
 end
 
+-- The BullMQ id of a job.
+local function id_in(name, job_id)
+  if string.sub(job_id, 1, #name + 1) == name .. ':' then return string.sub(job_id, #name + 2) end
+  return job_id
+end
 -- Find a job by its job_id; in a queue, if that is known.
 local load_current
-local function find_in(name, job_id)
-  local id = job_id
-  if string.sub(job_id, 1, #name + 1) == name .. ':' then id = string.sub(job_id, #name + 2) end
-  return load_current(queue(name), id)
-end
+local function find_in(name, job_id) return load_current(queue(name), id_in(name, job_id)) end
 local function find(job_id)
   local record = record_of(job_id)
   if record then
@@ -267,6 +274,20 @@ local function find(job_id)
   return load_current(queue(name), id)
 end
 
+-- Wake a worker for the parked jobs that may start after others stopped running.
+local function wake_parked()
+  if not next(freed) then return end
+  for _, name in ipairs(call('SMEMBERS', shared .. 'parking')) do
+    local is_open = false
+    for lane in pairs(freed) do
+      if call('ZSCORE', shared .. 'lanes:' .. name, lane) then
+        if string.find(lane, '\n', 1, true) then call('ZADD', shared .. 'lanes:' .. name, 0, lane) end
+        is_open = true
+      end
+    end
+    if is_open then wake_queue(name) end
+  end
+end
 local function flush_queue(q)
   delete_locks(q)
   write_buffers(q)
@@ -285,6 +306,7 @@ local function flush()
   flush_sums()
   flush_measures()
   flush_counters()
+  wake_parked()
   for _, q in pairs(open_queues) do guarded('queue ' .. q.name, flush_queue, q) end
   if events_added > 0 and counters.told % TRIM_EVERY < events_added then
     local first = int(math.max(0, counters.told - tonumber(ARGV[3])))

@@ -1,7 +1,10 @@
 -- limits: which ready jobs may start now.
+-- A function may have 200 local variables, so those that only this part needs are in a block.
+local rule_of, is_limited, used_up, refusal_of
+do
 local rules, running
 resets[#resets + 1] = function() rules, running = nil, {} end
-local function rule_of(scope)
+rule_of = function(scope)
   if not rules then
     rules = {}
     local found = call('HGETALL', shared .. 'limits')
@@ -10,10 +13,9 @@ local function rule_of(scope)
   return rules[scope]
 end
 
--- Whether any limit may apply to a job of this queue.
-local function has_limits(q)
-  if not rules then rule_of('') end
-  return next(rules) ~= nil or q.concurrency or q.max
+-- Whether a limit applies to every job of this queue.
+is_limited = function(q)
+  return rule_of('queue:' .. q.name) ~= nil or q.concurrency ~= nil or q.max ~= nil
 end
 
 local function running_of_type(type)
@@ -24,11 +26,11 @@ local function running_of_type(type)
   end
   return sum
 end
-local function running_in(kind, scope, q, j)
+local function running_in(kind, scope, q, type, limit_key)
   if not running[scope] then
     if kind == 'queue' then running[scope] = call('LLEN', q.base .. 'active')
-    elseif kind == 'task' then running[scope] = running_of_type(j.type)
-    else running[scope] = tonumber(call('HGET', shared .. 'running', j.type .. ':' .. j.limit_key) or 0)
+    elseif kind == 'task' then running[scope] = running_of_type(type)
+    else running[scope] = tonumber(call('HGET', shared .. 'running', type .. ':' .. limit_key) or 0)
     end
   end
   return running[scope]
@@ -58,32 +60,45 @@ local function bullmq_allows(q, j)
   return true
 end
 
-local function allows(q, j)
-  local scopes = {{'queue', 'queue:' .. q.name, 'queue:' .. q.name},
-    {'task', 'task:' .. j.type, 'task:' .. j.type}}
-  if j.limit_key then
-    scopes[3] = {'key', 'key:' .. j.type .. ':' .. j.limit_key, 'key:' .. j.type}
-  end
+-- The limits that apply to jobs of a type, and of a limit key: {kind, scope, rule}.
+local function limits_of(q, type, limit_key)
   local found = {}
-  for _, scope in ipairs(scopes) do
-    local rule = rule_of(scope[3])
-    if rule then
-      found[#found + 1] = {scope[1], scope[2], rule}
-      if rule.concurrency and running_in(scope[1], scope[2], q, j) >= rule.concurrency then
-        return false
-      end
-      if rule.rate and open_window(scope[2], rule) >= rule.rate then return false end
+  local function add(kind, scope, rule)
+    if rule then found[#found + 1] = {kind, scope, rule} end
+  end
+  add('queue', 'queue:' .. q.name, rule_of('queue:' .. q.name))
+  add('task', 'task:' .. type, rule_of('task:' .. type))
+  if limit_key then add('key', 'key:' .. type .. ':' .. limit_key, rule_of('key:' .. type)) end
+  return found
+end
+
+-- The kind of the first limit that is used up, and when its window ends, if it has one.
+used_up = function(q, type, limit_key, limits)
+  for _, limit in ipairs(limits or limits_of(q, type, limit_key)) do
+    local kind, scope, rule = limit[1], limit[2], limit[3]
+    if rule.concurrency and running_in(kind, scope, q, type, limit_key) >= rule.concurrency then return kind end
+    if rule.rate then
+      local started, ends = open_window(scope, rule)
+      if started >= rule.rate then return kind, ends end
     end
   end
-  if not bullmq_allows(q, j) then return false end
-  for _, scope in ipairs(found) do
-    running_in(scope[1], scope[2], q, j)
-    running[scope[2]] = running[scope[2]] + 1
-    if scope[3].rate then
-      local started, ends = open_window(scope[2], scope[3])
-      call('HSET', shared .. 'windows', scope[2], (started + 1) .. ':' ..
-        int(ends or now + scope[3].per))
+  return nil
+end
+
+-- Count the start of a job; if a limit is used up, return its kind instead, and when its window ends.
+refusal_of = function(q, j)
+  local limits = limits_of(q, j.type, j.limit_key)
+  local kind, ends = used_up(q, j.type, j.limit_key, limits)
+  if kind then return kind, ends end
+  if not bullmq_allows(q, j) then return 'queue' end
+  for _, limit in ipairs(limits) do
+    local scope, rule = limit[2], limit[3]
+    running[scope] = running_in(limit[1], scope, q, j.type, j.limit_key) + 1
+    if rule.rate then
+      local started, ends = open_window(scope, rule)
+      call('HSET', shared .. 'windows', scope, (started + 1) .. ':' .. int(ends or now + rule.per))
     end
   end
-  return true
+  return nil
+end
 end

@@ -125,6 +125,16 @@ local function add_marker(q)
   if not q.paused then call('ZADD', q.base .. 'marker', 0, '0') end
 end
 
+-- Add the marker of a queue that this call may not have opened.
+local function wake_queue(name)
+  local q, base = open_queues[name], prefix .. ':' .. name .. ':'
+  if q then
+    q.needs_marker = true
+  elseif attempt('HEXISTS', base .. 'meta', 'paused') == 0 then
+    attempt('ZADD', base .. 'marker', 0, '0')
+  end
+end
+
 -- Clients up to version 5 keep ready jobs of a paused queue in a separate list.
 local function ready_list(q)
   if q.paused and (q.uses_paused_list or call('EXISTS', q.base .. 'paused') == 1) then
@@ -158,8 +168,20 @@ local function add_due_marker(q)
   if first[2] then call('ZADD', q.base .. 'marker', int(score_ms(tonumber(first[2]))), '1') end
 end
 
+-- A job that may start or that left its place is not parked any more; see parked.lua. Entries of
+-- lanes are dropped when they are met, all of them after the last parked job of a queue.
+local function unpark(name, id)
+  local key = shared .. 'parked:' .. name
+  if call('ZREM', key, id) == 0 or call('EXISTS', key) == 1 then return end
+  local lanes = shared .. 'lanes:' .. name
+  for _, lane in ipairs(call('ZRANGE', lanes, 0, -1)) do call('DEL', shared .. 'lane:' .. name .. ':' .. lane) end
+  call('DEL', lanes)
+  call('SREM', shared .. 'parking', name)
+end
+
 -- Remove an id from the ready jobs, in whichever place it is.
 local function remove_ready(q, id, priority)
+  unpark(q.name, id)
   if priority ~= 0 and call('ZREM', q.base .. 'prioritized', id) == 1 then return true end
   if call('LREM', q.base .. 'wait', -1, id) == 1 then return true end
   if call('LREM', q.base .. 'paused', -1, id) == 1 then return true end

@@ -80,6 +80,7 @@ end
 -- Move a job edge by edge to the state that its place in BullMQ means.
 local function follow(j, to, due)
   local restarted = j.starts > tonumber(j.now[STARTS_SEEN]) and j.state ~= nil
+  if j.state == 'SCHEDULED' then unpark(j.q.name, j.id) end
   for _ = 1, 9 do
     if j.state == to and not restarted then break end
     local taken_over = restarted and j.state == 'RUNNING'

@@ -266,7 +266,10 @@ local function claim_parked(q, below)
   local looked = 0
   while remaining > 0 and looked < SCAN and not q.is_closed do
     local source = parked.first_source(q, q.sources, below)
-    if not source then return true end
+    if not source then
+      parked.write(q)
+      return true
+    end
     try_parked(q, source)
     looked = looked + 1
   end
@@ -341,10 +344,11 @@ local function claim_from(q)
   q.is_limited, q.sources = is_limited(q), parked.sources(q, types)
   local saw_all = claim_parked(q, parked.LIST_END) and claim_ready(q) and claim_parked(q, math.huge)
     and claim_prioritized(q)
+  parked.write(q)
   if q.is_closed then return end
   if not saw_all and remaining > 0 then
     claimed[1], q.needs_marker = 1, true
-  elseif #claimed > before and (parked.leaves_others(q) or parked.first_source(q, q.sources, math.huge)) then
+  elseif #claimed > before and (has_claimable(q.name) or parked.first_source(q, q.sources, math.huge)) then
     q.needs_marker = true
   end
 end

@@ -202,6 +202,15 @@ local function index_namespace(queue_name, job_id, number)
   if namespace then set_index('n:' .. namespace, job_id, number) end
 end
 
+-- Whether a worker should look at the ready jobs of a queue: some are not parked, see parked.lua, or no
+-- worker with a handler for their type has looked at them.
+local function has_claimable(name)
+  local base = prefix .. ':' .. name .. ':'
+  local ready = call('LLEN', base .. 'wait') + call('ZCARD', base .. 'prioritized')
+  return ready > 0 and (ready > call('ZCARD', shared .. 'parked:' .. name) or
+    call('ZCOUNT', shared .. 'lanes:' .. name, -1, -1) > 0)
+end
+
 -- When the earliest delayed job of each queue is due, or earlier: promote looks at the queue then.
 local function note_due(q, due_ms)
   local known = tonumber(call('ZSCORE', shared .. 'due', q.name) or nil)

@@ -96,19 +96,28 @@ parked.next_order = function(q)
 end
 parked.listed = function(q) return call('ZCOUNT', marks_of(q), '-inf', '(' .. int(LIST_END)) end
 parked.prioritized = function(q) return call('ZCOUNT', marks_of(q), int(LIST_END), '+inf') end
--- Whether jobs are left that no claim has looked at, or none of a worker with a handler for them.
-parked.leaves_others = function(q)
-  local ready = call('LLEN', q.base .. 'wait') + call('ZCARD', q.base .. 'prioritized')
-  if not q.is_parking then return ready > 0 end
-  return ready > call('ZCARD', marks_of(q)) or call('ZCOUNT', lanes_of(q), -1, -1) > 0
-end
-
--- Put a job into a lane; look is when to look at the lane again.
+-- Put a job into a lane; look is when to look at the lane again. The jobs of a call are written together.
 parked.add = function(q, id, order, lane, look)
-  q.is_parking = true
-  if call('ZADD', marks_of(q), string.format('%.17g', order), id) == 1 then call('SADD', shared .. 'parking', q.name) end
-  call('ZADD', lane_key(q, lane), string.format('%.17g', order), id)
-  call('ZADD', lanes_of(q), int(look), lane)
+  local text, new = string.format('%.17g', order), q.newly_parked
+  if not new then
+    new = {marks = {}, lanes = {}, looks = {}}
+    q.newly_parked = new
+  end
+  local members = new.lanes[lane] or {}
+  append(new.marks, {text, id})
+  append(members, {text, id})
+  new.lanes[lane], new.looks[lane] = members, look
+end
+parked.write = function(q)
+  local new = q.newly_parked
+  if not new then return end
+  call_in_slices('ZADD', marks_of(q), new.marks)
+  call('SADD', shared .. 'parking', q.name)
+  for lane, members in pairs(new.lanes) do
+    call_in_slices('ZADD', lane_key(q, lane), members)
+    call('ZADD', lanes_of(q), int(new.looks[lane]), lane)
+  end
+  q.newly_parked, q.is_parking = nil, true
 end
 parked.set_look = function(q, lane, look) call('ZADD', lanes_of(q), 'XX', int(look), lane) end
 parked.leave_lane = function(q, lane, id) call('ZREM', lane_key(q, lane), id) end

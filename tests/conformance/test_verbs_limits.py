@@ -56,6 +56,79 @@ async def test_job_without_room_under_a_limit_keeps_its_place(hand: Hand) -> Non
     assert [hand.job("first").id] == [job.id for job in await hand.claim()]
 
 
+@pytest.mark.parametrize("level", [Priority.CRITICAL, Priority.NORMAL])
+async def test_jobs_behind_thousands_that_may_not_start_are_claimed_at_once(
+    hand: Hand, level: Priority
+) -> None:
+    await hand.store.limit("task:narrow", ONE)
+    await hand.store.limit("key:keyed", ONE)
+    narrow = await hand.run("narrow", type="narrow")
+    keyed = await hand.run("keyed", type="keyed", limit_key="k")
+    kinds = ({"type": "narrow"}, {"type": "keyed", "limit_key": "k"}, {"type": "unknown"})
+    waiting = [
+        hand.job(f"{n}", **kinds[n % 3], priority=level)  # type: ignore[arg-type]  # a row
+        for n in range(3_000)
+    ]
+    await hand.add_all(*waiting)
+    await hand.add_all(hand.job("other", priority=level), hand.job("last", priority=level))
+    known = ("narrow", "keyed", "other", "last")
+
+    assert ["other"] == await _types(hand, 1, types=known)
+    assert ["last"] == await _types(hand, types=known)
+    await hand.complete(keyed)
+    await hand.complete(narrow)
+    first = await hand.claim(MANY, types=known)
+    assert [waiting[0].id, waiting[1].id] == [job.id for job in first]
+    assert [waiting[2].id] == [job.id for job in await hand.claim(1, types=("unknown",))]
+    assert [] == await _types(hand, types=known)
+
+
+async def test_job_of_a_higher_priority_is_served_before_those_that_waited_for_a_limit(
+    hand: Hand,
+) -> None:
+    await hand.store.limit("task:narrow", ONE)
+    running = await hand.run("running", type="narrow")
+    await hand.add_all(*(hand.job(f"n{n}", type="narrow") for n in range(3)))
+    assert [] == await hand.claim(MANY)
+    urgent = await hand.add("urgent", type="narrow", priority=Priority.HIGH)
+    assert [] == await hand.claim(MANY)
+
+    await hand.complete(running)
+
+    assert [urgent.id] == [job.id for job in await hand.claim(MANY)]
+
+
+async def test_limit_that_is_removed_holds_no_job_back(hand: Hand) -> None:
+    await hand.store.limit("key:a", ONE)
+    labels = [hand.job(f"{n}", type="a", limit_key="k") for n in range(3)]
+    await hand.add_all(*labels)
+    assert [labels[0].id] == [job.id for job in await hand.claim(MANY)]
+
+    await hand.store.limit("key:a", None)
+
+    assert [each.id for each in labels[1:]] == [job.id for job in await hand.claim(MANY)]
+
+
+async def test_cancelled_and_urgent_jobs_keep_the_order_of_those_that_wait_for_a_limit(
+    hand: Hand,
+) -> None:
+    await hand.store.limit("task:a", ONE)
+    running = await hand.run("running", type="a")
+    first, second, third = [await hand.add(label, type="a") for label in ("1", "2", "3")]
+    assert [] == await hand.claim(MANY)
+    await hand.cancel(first)
+    await hand.add("front", type="a", priority=Priority.CRITICAL)
+    assert [] == await hand.claim(MANY)
+
+    served = []
+    for _ in range(3):
+        await hand.complete(running)
+        (running,) = await hand.claim(MANY)
+        served.append(running.id)
+
+    assert [hand.job("front").id, second.id, third.id] == served
+
+
 async def test_task_limit_spans_queues(hand: Hand) -> None:
     await hand.store.limit("task:a", ONE)
     await hand.add("one", type="a", queue="x")

@@ -58,6 +58,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "redis dependencies": (["tests/wire/test_dependencies.py"], "bullmq and not bullmq5"),
     "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "redis batches": (["tests/store/redis/test_batches.py"], ""),
+    "redis parked": (["tests/store/redis/test_parked.py"], ""),
     "redis arrivals": (["tests/store/redis/test_arrivals.py"], ""),
     "redis edges": (["tests/store/redis/test_next_edge.py"], ""),
     "redis library": (["tests/store/redis/test_library.py"], ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from typing import TYPE_CHECKING
 
@@ -64,9 +63,7 @@ class Place:
     async def traces(self) -> list[str]:
         """Return the keys that exist only while jobs are parked."""
         names = ("parked:*", "lane:*", "lanes:*", "parking")
-        return [
-            each for name in names async for each in self.raw.scan_iter(self.key(f"hf:{name}"))
-        ]
+        return [each for name in names async for each in self.raw.scan_iter(self.key(f"hf:{name}"))]
 
     async def commands(self) -> int:
         """Return how many commands the server has run, with those of scripts."""

@@ -19,10 +19,10 @@ from holdfast.store.values import Claim
 async def claim(session: RedisSession, arrivals: Arrivals, want: Claim) -> list[Job]:
     """Claim ready jobs; see ``Store.claim``."""
     filters = pack([want.queues, want.types if want.types is not None else False])
-    goes_on, replies = 1, []
-    while goes_on and not replies:
-        arguments = (want.limit, want.worker, want.token, filters)
-        goes_on, *replies = await session.call("claim", *arguments)
+    arguments = (want.limit, want.worker, want.token, filters)
+    stopped_early, *replies = await session.call("claim", *arguments)
+    while stopped_early and not replies:
+        stopped_early, *replies = await session.call("claim", *arguments)
     full = [reply for reply in replies if len(reply) == 3]
     arrivals.claimed(want.queues, {queue.decode() for _, queue, _ in full}, want.worker)
     for reply in full:

@@ -60,10 +60,13 @@ local PLAIN_FIELDS = {
   'name', 'hf:now', 'data', 'priority', 'ats', 'defa', 'hf:ttl', 'hf:limit', 'hf:job', 'hf:rest',
   'hf:deps',
 }
+local moment, millis, worker_json, moves, lease_ends, started_ids, spans, group
+-- A function may have 200 local variables, so those that only one part needs are in a block.
+local close_group, claim_plain, write_claimed
+do
 local PLAIN = '^(SCHEDULED|' .. ANY5 .. ANY .. ANY .. ANY .. ')(%d+)(|%d+|%d+|[^|]*|[^|]*||%d+)$'
 local BEFORE = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|'
 local FEW = 4 -- up to so many jobs, removal from an index by range is not cheaper
-local moment, millis, worker_json, moves, lease_ends, started_ids, spans, group
 
 local function is_alike(v, other)
   for i = 4, #PLAIN_FIELDS do
@@ -90,7 +93,7 @@ local function new_group(q, v, before, after)
   }
 end
 -- Record the edges of a group before any other edge is recorded.
-local function close_group()
+close_group = function()
   local g = group
   if not g then return end
   group = nil
@@ -111,7 +114,7 @@ local function close_group()
   count(kind, 'SCHEDULED', -size)
   count(kind, 'RUNNING', size)
 end
-local function claim_plain(q, id, key, v)
+claim_plain = function(q, id, key, v)
   local before, number, after = string.match(v[2] or '', PLAIN)
   local g = group
   if g and g.q == q and g.before == before and g.after == after and is_alike(v, g.v) then
@@ -145,7 +148,7 @@ local function remove_from_index(key, span)
     append(started_ids, span[3])
   end
 end
-local function write_claimed()
+write_claimed = function()
   close_group()
   flush_indexes() -- earlier changes by BullMQ clients, before newer ones are written here
   call_in_slices('ZADD', shared .. 'moved', moves)
@@ -153,7 +156,10 @@ local function write_claimed()
   for _, span in ipairs(spans) do remove_from_index(shared .. 's:SCHEDULED', span) end
   call_in_slices('ZREM', shared .. 's:SCHEDULED', started_ids)
 end
+end
 
+local try_claim
+do
 -- What BullMQ's option maxStartedAttempts of a worker says about a job of BullMQ.
 local function started_too_often(j)
   local most = setting('max_started_attempts')
@@ -212,7 +218,7 @@ end
 
 -- Claim a job; return true when it left its place, false when it stays, nil when it does not exist
 -- or was set aside.
-local function try_claim(q, id)
+try_claim = function(q, id)
   local key = q.base .. id
   if is_refused(q, key) then return false end
   local v = attempt('HMGET', key, unpack(PLAIN_FIELDS))
@@ -227,7 +233,10 @@ local function try_claim(q, id)
   if ok then return left end
   return nil
 end
+end
 
+local claim_from
+do
 -- Remove an id from the list, from the nearer end.
 local function remove_listed(q, id, place)
   local key = q.base .. 'wait'
@@ -338,7 +347,7 @@ local function claim_prioritized(q)
   return false
 end
 
-local function claim_from(q)
+claim_from = function(q)
   local before = #claimed
   closed = {}
   q.is_limited, q.sources = is_limited(q), parked.sources(q, types)
@@ -351,6 +360,7 @@ local function claim_from(q)
   elseif #claimed > before and (has_claimable(q.name) or parked.first_source(q, q.sources, math.huge)) then
     q.needs_marker = true
   end
+end
 end
 
 local function main()

@@ -106,7 +106,9 @@ end
 
 -- A worker that removed the marker and then died or hung has woken no other worker.
 local function mark_ready(q)
-  if served[q.name] and not q.paused and has_claimable(q.name) then q.needs_marker = true end
+  if served[q.name] and not q.paused and has_claimable(q.name) then
+    q.needs_marker = true
+  end
 end
 for _, name in ipairs(names) do guarded('queue ' .. name, mark_ready, queue(name)) end
 

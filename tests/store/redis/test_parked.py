@@ -147,12 +147,16 @@ async def test_job_that_is_not_in_its_place_any_more_is_not_claimed(place: Place
     await place.store.limit("task:narrow", ONE)
     ids = await place.add("narrow", 3)
     (running,) = await place.claim()
-    # A worker of BullMQ whose event was trimmed before this store read it.
+    # A worker of BullMQ whose event was trimmed before this store read it took one, and another job
+    # went to the front: as many are in front as before.
     await place.raw.lmove(place.key("q:wait"), place.key("q:active"), "RIGHT", "LEFT")
+    (other,) = await place.add("other")
+    await place.raw.lrem(place.key("q:wait"), 1, other)
+    await place.raw.rpush(place.key("q:wait"), other)
 
     await place.complete(running)
 
-    assert [ids[2]] == [job.id for job in await place.claim()]
+    assert [ids[2], other] == [job.id for job in await place.claim()]
 
 
 async def test_end_of_a_limited_job_wakes_workers_of_every_queue(place: Place) -> None:

@@ -41,6 +41,7 @@ from holdfast.operations.declarations import Declarations
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.single_flight import SingleFlight
 from holdfast.operations.spawns import Spawns
+from holdfast.operations.store_time import refresh_for_delays
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.off_loop import SHORT, off_loop
 from holdfast.runtime.randomness import Randomness
@@ -113,6 +114,7 @@ class Submitter:
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
         (submission,) = await self.screened([submission])
+        await refresh_for_delays(self._store, self.persist, [submission])
         parents = await self._parents([submission], connection) if submission.depends_on else None
         job = await off_loop(size, partial(self._accepted, submission, defaults, parents))
         counted = await self._admit([job], connection)
@@ -144,6 +146,7 @@ class Submitter:
         (submission,) = await self.screened([submission])
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         defaults = self._known(submission) or await self._defaults(submission)
+        await refresh_for_delays(self._store, self.persist, [submission])
         parents, size = await self._parents([submission]), raw_size(submission.payload)
         job = await off_loop(size, partial(self._accepted, submission, defaults, parents, spawner))
         counted = await self._admit([job])
@@ -237,6 +240,7 @@ class Submitter:
     ) -> list[Job | ValidationError]:
         keys = {named(submission) for submission in submissions}
         defaults = await self.persist(lambda: self.declarations.read(keys))
+        await refresh_for_delays(self._store, self.persist, submissions)
         accepted = partial(
             accept_batch,
             submissions,

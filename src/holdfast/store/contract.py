@@ -87,6 +87,13 @@ class Store(Protocol):
         """Return the store's time, as exactly as this process knows it, without a round trip."""
         ...
 
+    async def refresh(self) -> None:
+        """Read the store's time again if that is due, because its clock may have been set.
+
+        Callers do so before they decide on times without any other call.
+        """
+        ...
+
     async def start(self) -> Self:
         """Connect, check settings and schema (``SchemaVersionError``, ``UnsafeStoreError``)."""
         ...

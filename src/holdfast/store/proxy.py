@@ -50,6 +50,9 @@ class StoreProxy:
     def now(self) -> datetime:
         return self._inner.now()
 
+    async def refresh(self) -> None:
+        await self._inner.refresh()
+
     async def start(self) -> Self:
         await self._inner.start()
         return self

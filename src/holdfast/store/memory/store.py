@@ -87,6 +87,9 @@ class MemoryStore(RecordTable):
     def now(self) -> datetime:
         return self._clock.now()
 
+    async def refresh(self) -> None:
+        """Nothing is due: the time of this machine is that of the store."""
+
     async def start(self) -> Self:
         return self
 

@@ -94,6 +94,9 @@ class PostgresStore:
     def now(self) -> datetime:
         return self._state.now()
 
+    async def refresh(self) -> None:
+        await self._state.refresh()
+
     async def start(self) -> Self:
         state = self._state
         await migrate.prepare(state.pool, self.settings)

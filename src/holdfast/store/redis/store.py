@@ -102,6 +102,9 @@ class RedisStore:
     def now(self) -> datetime:
         return self.session.now()
 
+    async def refresh(self) -> None:
+        await self.session.refresh()
+
     async def start(self) -> Self:
         try:
             await self.session.open()

@@ -112,6 +112,9 @@ class SQLiteStore:
     def now(self) -> datetime:
         return self._clock.now()
 
+    async def refresh(self) -> None:
+        """Nothing is due: the time of this machine is that of the store."""
+
     async def start(self) -> Self:
         if self._session is None or self._session.pid != os.getpid():
             await self._open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -189,3 +190,21 @@ async def test_kinds_are_listed_without_reading_all_records(store: PostgresStore
     assert ["audit", "other"] == await store.kinds()
     read = [n["Actual Rows"] * n["Actual Loops"] for n in _nodes(found[0]["Plan"]) if "Alias" in n]
     assert max(read) < 10
+
+
+async def test_locks_with_a_prefix_are_a_range_of_the_index(store: PostgresStore) -> None:
+    async with borrowed_session(store) as session:
+        await session.connection.execute(
+            f"INSERT INTO {SCHEMA}.hold (name, holder, until, data)"
+            f" SELECT 'other:' || n, 'h', now() + interval '1 day', '' FROM"
+            f" generate_series(1, {MANY}) AS n"
+        )
+    await store.lock("mine:1", "h", timedelta(days=1))
+    assert ["mine:1"] == [lock.name for lock in await store.locks("mine:")]
+
+    plan = await _generic_plan(store, "locks")
+
+    (condition,) = [node["Index Cond"] for node in _nodes(plan) if "Index Cond" in node]
+    assert "name >= $" in condition
+    assert "name < $" in condition
+    assert "Seq Scan" not in {node["Node Type"] for node in _nodes(plan)}

@@ -117,6 +117,14 @@ async def test_verb_scans_and_sorts_nothing_that_grows(hand: Hand, verb: str) ->
     assert [] == _faults(plans)
 
 
+async def test_locks_with_a_prefix_are_a_range_of_the_index(hand: Hand) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+
+    plans = await _plans(hand.store, lambda: hand.store.locks("mine:"))
+
+    assert [["SEARCH hold USING PRIMARY KEY (name>? AND name<?)"]] == list(plans.values())
+
+
 async def test_claim_under_limits_scans_and_sorts_nothing_that_grows(hand: Hand) -> None:
     assert isinstance(hand.store, SQLiteStore)
     for scope in ("queue:default", "task:good", "key:slow"):

@@ -19,6 +19,7 @@ from holdfast.errors import (
     NotFoundError,
     PermanentError,
     QuotaError,
+    RateLimitedError,
     SchemaVersionError,
     StaleLeaseError,
     StoreUnavailableError,
@@ -36,6 +37,8 @@ SAMPLES: list[tuple[HoldfastError, str]] = [
         DuplicateError("k", "job-1"),
         "idempotency_key 'k' was used with another payload by job job-1",
     ),
+    (QuotaError("queues", current=10, maximum=9), "queues limit of 9 reached (now 10)"),
+    (RateLimitedError("busy", retry_after=2), "busy"),
     (
         QuotaError("queue depth", current=10, maximum=9, retry_after=timedelta(seconds=1.5)),
         "queue depth limit of 9 reached (now 10), retry after 1.5 s",
@@ -130,3 +133,8 @@ def test_error_lists_a_hundred_faults_and_how_many_more() -> None:
 
     assert 100 == len(error.faults)
     assert str(error).endswith("x99 is wrong; and 5 more")
+
+
+def test_rate_limit_without_a_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="retry_after must be given"):
+        RateLimitedError("busy", retry_after=None)  # type: ignore[arg-type]

@@ -8,7 +8,13 @@ import pytest
 
 from holdfast.model.acceptance import accept
 from holdfast.model.submission import Defaults, Submission
-from holdfast.model.workers import WorkerInfo, catch_all_name, is_supervised
+from holdfast.model.workers import (
+    PREFIX,
+    WorkerInfo,
+    catch_all_name,
+    is_supervised,
+    remote_prefix,
+)
 from tests.model.making import ID, NOW, faults
 
 
@@ -52,3 +58,8 @@ def test_names_of_bullmq_are_accepted_only_where_the_store_takes_them(
 def test_name_tells_whether_a_supervisor_watches_over_a_worker() -> None:
     assert is_supervised("host-supervised-12-ab")
     assert not is_supervised("host-12-ab")
+
+
+def test_locks_of_workers_over_http_differ_by_namespace() -> None:
+    assert "worker/acme:" == remote_prefix("acme")
+    assert not remote_prefix("acme").startswith(PREFIX)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg import AsyncRawCursor
 
 from bench.shapes.growth import fill_postgres, searches
@@ -15,6 +16,7 @@ from holdfast.operations.filters import job_search
 from holdfast.store import Order, Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.connection import PostgresSession
+from tests.conformance.hand import make
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -27,6 +29,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 DATABASE = "million"
 MANY = 1_000_000
 BACKLOG = 20_000
+OF_ACME = 100
+"""Jobs of a namespace, older than all others."""
 MOST = 60_000
 """Rows that a search may read, about ten milliseconds; one of two kinds of tag reads most."""
 BIG = {"job", "body", "journal"}
@@ -40,6 +44,8 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     with psycopg.connect(postgres_server.dsn, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {DATABASE}")
         async with PostgresStore(PostgresSettings(dsn=dsn)) as store:
+            job = make("acme", now=store.now(), queue="acme/q")
+            await store.add([replace(job, id=f"acme-{n}") for n in range(OF_ACME)])
             fill_postgres(dsn, MANY)
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(_BACKLOG)
@@ -128,6 +134,18 @@ async def test_list_of_a_state_does_not_read_jobs_of_others(
 
     assert {state} == {job.state for job in page.jobs}
     assert watch.read <= 300
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("states", [(), (State.SCHEDULED,)])
+async def test_list_of_a_namespace_does_not_read_jobs_of_others(
+    store: PostgresStore, watch: Watch, order: Order, states: tuple[State, ...]
+) -> None:
+    page = await store.find(Search(namespace="acme", states=states, order=order, limit=50))
+
+    assert (50, OF_ACME) == (len(page.jobs), page.total)
+    assert {"acme/q"} == {job.queue for job in page.jobs}
+    assert watch.read <= 10 * OF_ACME
 
 
 @pytest.mark.parametrize("order", Order)

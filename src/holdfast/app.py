@@ -361,6 +361,10 @@ class Holdfast(JobOperations):
         """
 
         def decorate(task: Task[P, R]) -> Task[P, R]:
+            given: object = task  # a plain function is a common mistake
+            if not isinstance(given, Task):
+                message = "must decorate a task: write @app.cron above @app.task"
+                raise ValidationError([Fault("cron", "INVALID", message)])
             task.must_fit(payload)
             if fault := self._callbacks.fault(options.get("callback_url")):
                 raise ValidationError([fault])

@@ -277,6 +277,14 @@ def test_cron_of_a_task_that_needs_an_argument_is_refused() -> None:
     assert {"t"} == app.crons.keys()
 
 
+def test_cron_of_a_plain_function_is_refused() -> None:
+    app = Holdfast("memory://")
+
+    with pytest.raises(ValidationError, match=r"cron must decorate a task: .*above @app\.task"):
+        app.cron("@daily")(handler)  # type: ignore[arg-type]
+    assert {} == app.crons
+
+
 @pytest.mark.req("A-17", "M-6", "M-7")
 async def test_task_options_are_the_defaults_of_its_jobs(app: Holdfast) -> None:
     backoff = Backoff(strategy=BackoffKind.CONSTANT)

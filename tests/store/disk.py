@@ -24,6 +24,7 @@ SECTOR = 512
 """What a disk writes whole or not at all."""
 
 NAME = "holdfast-disk"
+FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _KEPT = (".db", ".db-wal")
 _CODES = {apsw.FullError: sqlite3.SQLITE_FULL, apsw.IOError: sqlite3.SQLITE_IOERR}
 """What SQLite reports when a disk raised this: apsw raises the bare exception."""
@@ -137,7 +138,7 @@ class _Connection:
 
     def __init__(self, path: Path, **_: object) -> None:
         with _as_sqlite3():
-            self._connection = apsw.Connection(str(path), vfs=NAME)
+            self._connection = apsw.Connection(str(path), vfs=NAME, flags=FLAGS)
 
     @property
     def in_transaction(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import sqlite3
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store import Claim, open_store
 from tests.conformance.hand import make
 from tests.store.processes import emit, line_of, process
@@ -102,6 +104,47 @@ async def test_refused_job_is_not_in_the_file_when_it_returns(tmp_path: Path) ->
         assert [None, accepted.id] == [
             job and job.id for job in await store.get([refused.id, accepted.id])
         ]
+
+
+@pytest.mark.req("S-2", stores=["sqlite"])
+async def test_no_store_takes_the_place_of_a_file_that_was_moved_away(tmp_path: Path) -> None:
+    file, away = tmp_path / "jobs.db", tmp_path / "away.db"
+    async with open_store(f"sqlite:///{file}") as store:
+        job = make("job", now=store.now())
+        await store.add([job])
+        file.rename(away)
+        with pytest.raises(StoreUnavailableError, match=r"jobs\.db is missing, but its log"):
+            await open_store(f"sqlite:///{file}").start()
+        assert not file.exists()
+        away.rename(file)
+
+        (found,) = await store.get([job.id])
+        assert found is not None
+        await store.add([make("later", now=store.now())])
+
+
+@pytest.mark.req("S-2", stores=["sqlite"])
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_readers_that_open_while_a_file_is_away_read_it_when_it_returns(
+    tmp_path: Path, replaced: bool
+) -> None:
+    file, away, other = (tmp_path / name for name in ("jobs.db", "away.db", "other.db"))
+    sqlite3.connect(other).execute("CREATE TABLE another (n)").connection.close()
+    async with open_store(f"sqlite:///{file}") as store:
+        job = make("job", now=store.now())
+        await store.add([job])
+        file.rename(away)
+        if replaced:
+            other.rename(file)
+        answers = await asyncio.gather(
+            *(store.get([job.id]) for _ in range(8)), return_exceptions=True
+        )
+        assert all(isinstance(answer, StoreError) for answer in answers)
+        assert replaced == file.exists()
+        away.rename(file)
+
+        for jobs in await asyncio.gather(*(store.get([job.id]) for _ in range(8))):
+            assert [job.id] == [found and found.id for found in jobs]
 
 
 class DeletingSequence(list["Job"]):

@@ -171,12 +171,20 @@ _UNAVAILABLE = BUSY | {
 def connect(
     location: Location, *, read_only: bool = False, cache: int = CACHE_KIBIBYTES
 ) -> sqlite3.Connection:
-    """Open a connection in autocommit mode with the settings that durability needs."""
+    """Open a connection in autocommit mode with the settings that durability needs.
+
+    The file must exist: SQLite would create an empty one in the place of a file that was moved
+    away, and delete its log.
+    """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(f"SQLite 3.40 or newer is needed, this is {sqlite3.sqlite_version}")
     with translated(location.path):
         connection = sqlite3.connect(
-            location.path, isolation_level=None, check_same_thread=False, cached_statements=256
+            f"{location.path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
         )
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
         connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[location.durability]}")

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from holdfast.errors import StoreError, UnsafeStoreError
+from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError
 from holdfast.store.contract import EVENTS_KEPT
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -86,8 +86,17 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
         An existing file is not opened: closing any descriptor of it would release the locks
         of every connection of this process, and another process could then assume that it is
-        the last one and delete the log in use.
+        the last one and delete the log in use. A log without its file belongs to one that was
+        moved away: SQLite would delete the log together with the jobs in it.
         """
+        log = Path(os.path.realpath(self.path) + "-wal")
+        if log.exists():
+            if not self.path.exists():
+                raise StoreUnavailableError(
+                    f"{self.path} is missing, but its log {log} is there: the file was deleted or"
+                    " moved; put it back, or delete the log to start with an empty store"
+                )
+            return
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:

@@ -26,7 +26,11 @@ SMALL_CACHE_KIBIBYTES = 8_192
 class Reader:
     """Runs reads in an executor; each sees one state of the file."""
 
-    def __init__(self, location: Location, executor: SerialExecutor, cache: int) -> None:
+    def __init__(
+        self, location: Location, executor: SerialExecutor, cache: int, first: Reader | None
+    ) -> None:
+        self._first = first or self
+        """The reader that opened the file: a later one may meet a file that replaced it."""
         self._location = location
         self._cache = cache
         self.executor = executor
@@ -39,8 +43,21 @@ class Reader:
     def open(self) -> None:
         """Open the file unless it is open; runs in the executor."""
         if self.connection is None:
-            self.connection = connect(self._location, read_only=True, cache=self._cache)
-            self._file = OpenFile(self._location.path)
+            if self._first is not self:
+                self._same_file()  # even to open another file may harm the log of this one
+            opened = connect(self._location, read_only=True, cache=self._cache)
+            try:
+                self._file = self._same_file()
+            except BaseException:
+                opened.close()
+                raise
+            self.connection = opened
+
+    def _same_file(self) -> OpenFile:
+        if self._first is self:
+            return OpenFile(self._location.path)
+        self._first._file.check()
+        return self._first._file
 
     def close(self) -> None:
         """Close the file; runs in the executor."""
@@ -77,7 +94,7 @@ class Readers:
         self._location = location
         self._executor = executor
         self._lock = threading.Lock()
-        self._readers = [self._reader(CACHE_KIBIBYTES)]
+        self._readers = [self._reader(CACHE_KIBIBYTES, None)]
 
     def __iter__(self) -> Iterator[Reader]:
         return iter(self._readers)
@@ -107,13 +124,13 @@ class Readers:
         with self._lock:
             reader = min(self._readers, key=lambda each: each.pending)
             if reader.pending and len(self._readers) < MOST_READERS:
-                reader = self._reader(SMALL_CACHE_KIBIBYTES)
+                reader = self._reader(SMALL_CACHE_KIBIBYTES, self._readers[0])
                 self._readers.append(reader)
             reader.pending += 1
             return reader
 
-    def _reader(self, cache: int) -> Reader:
-        return Reader(self._location, self._executor("holdfast-reader"), cache)
+    def _reader(self, cache: int, first: Reader | None) -> Reader:
+        return Reader(self._location, self._executor("holdfast-reader"), cache, first)
 
 
 class _Counted(NamedTuple):

@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     _in(
         "worker/worker.py",
-        "                await pause_unless(self._stopping, delay.next())\n",
+        "                await self._outage.pause(delay.next(), unless=self._stopping)\n",
         "                return\n",
         "a worker stops when the store is unavailable",
     ),
@@ -83,8 +83,8 @@ MUTANTS = (
     ),
     _in(
         "maintenance/leader.py",
-        "            self._since = now\n",
-        "            self._since = self._answered\n",
+        "            self._steady_at = now + (BACKOFF_SETTLING if self._failed else SETTLING)\n",
+        "            self._steady_at = now\n",
         "the reaper runs first after an outage",
         ("maintenance",),
     ),

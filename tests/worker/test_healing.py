@@ -22,10 +22,11 @@ from holdfast.worker import Worker
 from tests.proxy import Proxy
 from tests.servers import Postgres, Valkey
 from tests.waiting import PATIENCE, eventually
-from tests.worker.rig import EventLog, ended, working
+from tests.worker.rig import EventLog, ended, until, working
 
 Runner = Callable[[Coroutine[Any, Any, None]], None]
 RESETS = 12
+BRIEF = 8
 
 
 class Bench:
@@ -190,3 +191,62 @@ async def test_worker_stops_for_a_schema_that_only_a_newer_program_knows() -> No
 
     with pytest.raises(SchemaVersionError):
         await Worker(app).run()
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+@pytest.mark.req("R-2")
+async def test_results_of_an_outage_longer_than_the_lease_are_kept() -> None:
+    runs: list[int] = []
+    with Valkey() as server:
+        app = Holdfast(f"redis://w:pw@127.0.0.1:{server.port}/0")
+
+        @app.task("brief", lease=2)
+        async def brief(n: int) -> int:
+            runs.append(n)
+            await asyncio.sleep(1 + n / 10)  # it ends in the outage
+            return n
+
+        async with Redis.from_url(server.url) as raw:
+            await raw.execute_command("ACL", "SETUSER", "w", "on", ">pw", "~*", "&*", "+@all")
+            async with working(app, slots=10):
+                jobs = [await brief.submit(n) for n in range(BRIEF)]
+                await until(lambda: len(runs) == BRIEF)
+                await _take_rights(raw, away=True)
+                await asyncio.sleep(6)  # the lease ends, and the delays between two tries grow
+                await _take_rights(raw, away=False)
+                for job in jobs:
+                    assert State.COMPLETED is await ended(app, job.job_id)
+    assert sorted(runs) == list(range(BRIEF))
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.req("R-2")
+async def test_jobs_outlast_an_outage_longer_than_the_lease_and_each_reason_is_reported_once(
+    postgres_server: Postgres,
+) -> None:
+    runs, log, schema = list[int](), EventLog(), f"s{uuid.uuid4().hex[:10]}"
+    app = Holdfast(f"{postgres_server.dsn}?schema={schema}")
+
+    @app.task("brief", lease=2)
+    async def brief(n: int) -> int:
+        runs.append(n)
+        await asyncio.sleep(1 + n)  # most end in the outage, the last ones after it
+        return n
+
+    async with working(app, slots=10, observer=log):
+        jobs = [await brief.submit(n) for n in range(BRIEF)]
+        await until(lambda: len(runs) == BRIEF)
+        with psycopg.connect(postgres_server.dsn, autocommit=True) as admin:
+            admin.execute(f"ALTER SCHEMA {schema} RENAME TO {schema}_away")
+            await asyncio.sleep(6)  # the lease ends, and the delays between two tries grow
+            admin.execute(f"ALTER SCHEMA {schema}_away RENAME TO {schema}")
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert list(range(BRIEF)) == sorted(runs)
+    assert 1 == len(log.all("heartbeat.missed"))
+    assert 1 == len(log.all("store.unavailable"))
+    services = [entry["service"] for entry in log.all("maintenance.failed")]
+    assert sorted(set(services)) == sorted(services)  # type: ignore[type-var]

@@ -11,17 +11,16 @@ import pytest
 from holdfast import Holdfast, State
 from holdfast.model import lifecycle
 from holdfast.model.job import Job
-from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim, Fence, MemoryStore, Renewal
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import Interruption
-from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.heartbeat import DEADLINE_MARGIN, Heartbeat
 from holdfast.worker.run import Run
 from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.protocol import ClaimedMessage, Holding, ReleasedMessage, Renewed
 from tests.worker.faulty import FaultyStore
-from tests.worker.rig import ended, until_running, working
+from tests.worker.rig import EventLog, ended, until_running, working
 
 LEASE = 30.0
 
@@ -35,6 +34,7 @@ class Ward:
         self.app = Holdfast(store=self.store, clock=self.clock)  # type: ignore[arg-type]
         self.delivered: list[Callable[[], None]] = []
         self.runs: list[Run] = []
+        self.log = EventLog()
 
         @self.app.task("work", timeout=120, lease=LEASE)
         async def work() -> None: ...
@@ -43,7 +43,7 @@ class Ward:
             self.store,  # type: ignore[arg-type]
             lambda: list(self.runs),
             self.clock,
-            Silent(),
+            self.log,
             self.deliver,
         )
 
@@ -112,20 +112,60 @@ async def test_renewing_stops_at_the_deadline_so_that_a_hung_worker_holds_nothin
 
 
 @pytest.mark.req("S-7")
-async def test_a_missed_heartbeat_changes_nothing_until_the_lease_has_surely_expired(
-    ward: Ward,
-) -> None:
+async def test_a_job_outlasts_an_outage_that_is_longer_than_its_lease(ward: Ward) -> None:
     run = await ward.claimed()
     ward.store.away.add("*")
-    ward.clock.advance(LEASE - 0.1)
+    ward.clock.advance(LEASE + 5)
     await ward.heartbeat.once()
     assert not run.signals.lease_lost
 
-    ward.clock.advance(0.2)
+    ward.store.away.clear()
     await ward.heartbeat.once()
 
-    assert run.signals.lease_lost
+    assert run.interruption is None
+    assert LEASE == pytest.approx(await ward.left(run))
+
+
+@pytest.mark.req("S-7")
+async def test_a_job_that_was_taken_in_an_outage_is_lost_at_its_end(ward: Ward) -> None:
+    run = await ward.claimed()
+    ward.store.away.add("*")
+    ward.clock.advance(LEASE + 5)
+    await ward.heartbeat.once()
+    job = await ward.stored(run)
+    await ward.store.inner.swap([Change(job, lifecycle.lease_lost(job, now=ward.clock.now()))])
+    ward.clock.advance(2)
+    await ward.store.inner.promote(1)
+    await ward.store.inner.claim(Claim(queues=("default",), limit=1, worker="x", token="theirs"))
+
+    ward.store.away.clear()
+    await ward.heartbeat.once()
+
     assert Interruption.LEASE_LOST is run.interruption
+
+
+@pytest.mark.req("S-7")
+async def test_an_unanswered_heartbeat_ends_a_job_past_its_deadline(ward: Ward) -> None:
+    run = await ward.claimed()
+    ward.store.away.add("*")
+    ward.clock.advance(run.timeout + DEADLINE_MARGIN)
+    await ward.heartbeat.once()
+
+    assert Interruption.LEASE_LOST is run.interruption
+
+
+async def test_missed_heartbeats_are_reported_once_per_reason(ward: Ward) -> None:
+    await ward.claimed()
+    for _ in range(2):
+        ward.store.away.add("*")
+        for _ in range(3):
+            ward.clock.advance(LEASE / 3)
+            await ward.heartbeat.once()
+        ward.store.away.clear()
+        await ward.heartbeat.once()
+
+    reasons = [fields["error"] for fields in ward.log.all("heartbeat.missed")]
+    assert 2 * ["extend: the store is away"] == reasons
 
 
 @pytest.mark.req("S-7")

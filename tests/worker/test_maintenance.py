@@ -13,7 +13,7 @@ import pytest
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.cron import CronService
-from holdfast.maintenance.leader import SETTLING, SILENCE, StoreContact
+from holdfast.maintenance.leader import BACKOFF_SETTLING, SETTLING, SILENCE, StoreContact
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
@@ -159,6 +159,22 @@ def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> Non
         contact.answered()
         clock.advance(SETTLING)
         assert contact.is_steady
+
+
+@pytest.mark.req("S-9", "S-10")
+def test_after_failures_a_store_is_steady_when_every_delayed_try_was_made() -> None:
+    clock = ManualClock()
+    contact = StoreContact(clock)
+    contact.failed()
+    clock.advance(SILENCE + 1)
+    contact.answered()
+    steady_after = 0.0
+    while not contact.is_steady:
+        clock.advance(0.25)
+        contact.answered()
+        steady_after += 0.25
+
+    assert BACKOFF_SETTLING == steady_after
 
 
 @pytest.mark.req("S-6", "S-10")

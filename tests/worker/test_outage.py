@@ -17,6 +17,7 @@ from holdfast.maintenance.leader import ServiceErrors
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
 from holdfast.observe import Outage, Silent
+from holdfast.observe.observer import LONG_OUTAGE
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Added, Fence, MemoryStore
@@ -374,3 +375,36 @@ async def test_store_errors_of_several_parts_of_a_worker_are_raised_as_one() -> 
         await fail(StoreError("first"), StoreError("second"))
     with pytest.raises(ExceptionGroup):
         await fail(StoreError("first"), ValueError("of a programmer"))
+
+
+@pytest.mark.parametrize(("away", "wakes"), [(LONG_OUTAGE / 2, False), (LONG_OUTAGE, True)])
+async def test_the_end_of_a_long_outage_wakes_what_waits_for_its_next_try(
+    away: float, wakes: bool
+) -> None:
+    clock, woken = ManualClock(), asyncio.Event()
+    outage = Outage(clock, Silent())
+    outage.on_over = woken.set
+    outage.failed(StoreUnavailableError("away"))
+    pause = asyncio.create_task(outage.pause(60))
+    await asyncio.sleep(0.01)  # until it waits
+    clock.advance(away)
+    outage.over()
+    await asyncio.wait([pause], timeout=0.1)
+
+    assert wakes == pause.done() == woken.is_set()
+    pause.cancel()
+
+
+def test_texts_that_differ_in_numbers_and_statements_are_one_reason() -> None:
+    events = EventLog()
+    outage = Outage(ManualClock(), events)
+    for text in (
+        'relation "job" does not exist at character 15',
+        'relation "job" does not exist at character 245',
+        'relation "job" does not exist\nLINE 1: SELECT 1 FROM job\n                ^',
+        "permission denied",
+    ):
+        outage.failed(StoreUnavailableError(text))
+
+    reported = [str(entry["error"]) for entry in events.all("store.unavailable")]
+    assert ["relation", "permission"] == [text.split()[0] for text in reported]

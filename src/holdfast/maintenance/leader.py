@@ -22,10 +22,10 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
 from holdfast.maintenance.store_watch import StoreWatch
-from holdfast.observe import Observer, Outage
+from holdfast.observe import Observer, Outage, Reasons
 from holdfast.operations.quarantine import report_failing
 from holdfast.operations.workers import LEADERSHIP, TERM
-from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.backoff import LONGEST_WITH_JITTER, GrowingDelay
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
@@ -36,7 +36,10 @@ SILENCE = 1.5
 """Seconds without an answer after which the store counts as unavailable."""
 
 SETTLING = 0.5
-"""Seconds that heartbeats and outcomes have after an outage."""
+"""Seconds that heartbeats and outcomes have after a silence: their calls are answered as well."""
+
+BACKOFF_SETTLING = LONGEST_WITH_JITTER + SETTLING
+"""Seconds that they have after calls that failed: each is tried again after its delay."""
 
 
 class StoreContact:
@@ -45,20 +48,25 @@ class StoreContact:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._answered = clock.monotonic()
-        self._since = float("-inf")
+        self._steady_at = float("-inf")
+        self._failed = False
+
+    def failed(self) -> None:
+        """Record that a call failed."""
+        self._failed = True
 
     def answered(self) -> None:
         """Record that the store answered."""
         now = self._clock.monotonic()
         if now - self._answered > SILENCE:
-            self._since = now
-        self._answered = now
+            self._steady_at = now + (BACKOFF_SETTLING if self._failed else SETTLING)
+        self._answered, self._failed = now, False
 
     @property
     def is_steady(self) -> bool:
         """Whether the store answers, and heartbeats and outcomes had time to get through."""
         now = self._clock.monotonic()
-        return self._since + SETTLING <= now <= self._answered + SILENCE
+        return self._steady_at <= now <= self._answered + SILENCE
 
 
 LONGEST_OUTAGE_DELAY = 0.2
@@ -84,16 +92,15 @@ class ServiceErrors:
         self._outage = outage
         self._outage_delay = GrowingDelay(randomness, longest=LONGEST_OUTAGE_DELAY)
         self._error_delay = GrowingDelay(randomness, longest=LONGEST_ERROR_DELAY)
-        self._reported: set[str] = set()
+        self._reported = Reasons()
 
     async def failed(self, error: Exception) -> float:
         """Report an error; return how many seconds to wait."""
         if isinstance(error, StoreUnavailableError):
             self._outage.failed(error)
             return self._outage_delay.next()
-        text = described(error)
-        if text not in self._reported:
-            self._reported.add(text)
+        if self._reported.is_new(error):
+            text = described(error)
             self._observer.emit("maintenance.failed", service=self._service, error=text)
         self._in_a_row += 1
         if self._in_a_row >= REPORTED_AFTER:
@@ -175,6 +182,7 @@ class Maintenance:
             except Exception as error:  # noqa: BLE001  # whatever it is, try again
                 won, delay = False, outage_delay.next()
                 self._outage.failed(error)
+                self._contact.failed()
             else:
                 outage_delay.over()
                 self._contact.answered()

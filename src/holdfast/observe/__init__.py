@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.observe.observer import Observer, Outage, Several, Silent
+from holdfast.observe.observer import Observer, Outage, Reasons, Several, Silent
 from holdfast.observe.unobserved import unobserved_reported
 
-__all__ = ["Observer", "Outage", "Several", "Silent", "unobserved_reported"]
+__all__ = ["Observer", "Outage", "Reasons", "Several", "Silent", "unobserved_reported"]

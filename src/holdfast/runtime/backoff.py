@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from holdfast.runtime.randomness import Randomness
 
+LONGEST = 2.0
+"""The longest delay without jitter, in seconds, unless a caller chooses another."""
+LONGEST_WITH_JITTER = 1.5 * LONGEST
+
 
 class GrowingDelay:
     """The delay before the next try: longer each time, up to a limit, with jitter."""
 
     def __init__(
-        self, randomness: Randomness, *, first: float = 0.05, longest: float = 2.0
+        self, randomness: Randomness, *, first: float = 0.05, longest: float = LONGEST
     ) -> None:
         self._randomness = randomness
         self._first = self._delay = first

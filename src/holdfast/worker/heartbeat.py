@@ -1,7 +1,8 @@
 """Renews the leases of running jobs, and receives lost leases and requests to cancel.
 
 Renewing stops at a job's deadline: a worker that hangs holds a job no longer than the job may run.
-A failed heartbeat changes nothing until the lease has surely expired by the local monotonic clock.
+A failed heartbeat ends no job: the store decides when it answers again, and a lease that expired
+meanwhile is renewed unless the job was taken.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import timedelta
 from holdfast.app import Holdfast
 from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
-from holdfast.observe import Observer, Outage, unobserved_reported
+from holdfast.observe import Observer, Outage, Reasons, unobserved_reported
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.shared_loop import SharedLoop
 from holdfast.store import Renewal, Store
@@ -52,6 +53,7 @@ class Heartbeat:
         observer: Observer,
         run_on_loop: RunOnLoop,
         listener: LeaseListener | None = None,
+        missed: Reasons | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
@@ -59,6 +61,7 @@ class Heartbeat:
         self._observer = observer
         self._run_on_loop = run_on_loop
         self._listener = listener
+        self._missed = missed or Reasons()
 
     async def once(self) -> float:
         """Renew what is due, look for requests to cancel; return seconds until the next look."""
@@ -71,8 +74,11 @@ class Heartbeat:
                 await self._renew(due, now)
             if others:
                 await self._look(others)
+            if runs:
+                self._missed.clear()
         except Exception as error:  # noqa: BLE001  # leases depend on it: report and go on
-            self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))
+            if self._missed.is_new(error):
+                self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))
         self._lose_expired(runs)
         return min([LOOK_EVERY, *(interval(run) / 2 for run in runs)])
 
@@ -111,10 +117,10 @@ class Heartbeat:
             self._run_on_loop(run.lose_lease)
 
     def _lose_expired(self, runs: Sequence[Run]) -> None:
-        """Give up leases that were not renewed in time, whatever the store would answer."""
+        """Give up leases that are not renewed any more because the job is past its deadline."""
         now = self._clock.monotonic()
         for run in runs:
-            if run.lease_over(now):
+            if run.lease_over(now) and now >= run.deadline + DEADLINE_MARGIN:
                 self._lose(run)
 
 
@@ -153,6 +159,7 @@ class HeartbeatThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._stopped = False
+        self._missed = Reasons()
 
     async def start(self, group: asyncio.TaskGroup) -> None:
         """Start the heartbeat."""
@@ -189,7 +196,10 @@ class HeartbeatThread:
         try:
             await self._beat_over_own_connection(worker_loop)
         except Exception as error:  # noqa: BLE001  # leases depend on it: report and restart
-            self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
+            if self._missed.is_new(error):
+                leases = len(self._running)
+                self._observer.emit("heartbeat.missed", error=str(error), leases=leases)
+            self._woken.clear()
             await self._sleep(RESTART_SECONDS)
 
     async def _beat_over_own_connection(self, worker_loop: asyncio.AbstractEventLoop) -> None:
@@ -241,4 +251,5 @@ class HeartbeatThread:
             self._observer,
             lambda call: loop.call_soon_threadsafe(call),  # noqa: PLW0108  # a plain signature
             self._listener,
+            self._missed,
         )

@@ -130,7 +130,7 @@ class Settler:
                 if refused >= most:
                     raise
                 delay = delay or GrowingDelay(self._randomness)
-                await asyncio.sleep(delay.next())
+                await self._outage.pause(delay.next())
             else:
                 if self._outage.is_on:
                     self._outage.over()

@@ -56,7 +56,7 @@ async def _start(app: Holdfast, stopping: asyncio.Event, outage: Outage) -> None
             outage.failed(error)
             if stopping.is_set():
                 raise
-            await pause_unless(stopping, delay.next())
+            await outage.pause(delay.next(), unless=stopping)
         else:
             outage.over()
             return

@@ -41,7 +41,6 @@ from holdfast.worker.startup import (
     declare,
     ends_worker,
     opened,
-    pause_unless,
     report_other_queues,
     report_stopping,
     wait_unless,
@@ -146,6 +145,7 @@ class Worker:
         self._heartbeat = HeartbeatThread(
             self._app, self._slots.running, self._observer, self._listener
         )
+        self._outage.on_over = self._heartbeat.wake
         self._runners: dict[RunnerKind, Runner] = {
             RunnerKind.THREAD: self._threads,
             RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
@@ -187,7 +187,7 @@ class Worker:
                     raise
                 self._outage.failed(error)
                 delay = delay or GrowingDelay(self._app.randomness)
-                await pause_unless(self._stopping, delay.next())
+                await self._outage.pause(delay.next(), unless=self._stopping)
 
     async def _turn(self, store: Store, *, burst: bool) -> bool:
         """Claim, then wait until another claim makes sense; False when a burst is over."""

@@ -154,8 +154,8 @@ MUTANTS = (
     ),
     _sql(
         "lock",
-        "mine.until > excluded.until AND",
-        "false AND",
+        "%(ttl)s::float8 > 0 AND mine.until",
+        "%(ttl)s::float8 < 0 AND mine.until",
         "leadership ends hours later after the clock was set back",
         "lock",
     ),

@@ -22,7 +22,7 @@ from holdfast.store.tenants import TenantStore
 PAUSES = (1.0, 10.0, 60.0, 600.0, 3600.0)
 """Seconds until the refused calls are written; a pause without any starts again with the first."""
 MAX_GROUPS = 20
-"""So many keys and addresses are told apart in one pause."""
+"""So many keys and addresses have a count of their own in one pause."""
 OTHERS = "others"
 """Stands for the remaining addresses."""
 ACTIONS = {401: "unauthorized", 403: "forbidden"}

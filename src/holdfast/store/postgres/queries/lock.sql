@@ -9,5 +9,8 @@ ON CONFLICT (name) DO UPDATE
 SET holder = excluded.holder, until = excluded.until, data = excluded.data
 WHERE mine.holder = excluded.holder
    OR mine.until <= coalesce(%(now)s::timestamptz, clock_timestamp())
-   OR (mine.until > excluded.until AND %(ttl)s::float8 > 0)  -- the clock was set back since
+   -- The clock was set back since. Not excluded.until: that was computed before this statement
+   -- waited for the row of another holder, who may have computed later and written first.
+   OR (%(ttl)s::float8 > 0 AND mine.until > coalesce(%(now)s::timestamptz, clock_timestamp())
+           + make_interval(secs => %(ttl)s::float8))
 RETURNING mine.name

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast import Backoff, BackoffKind, Holdfast, JobContext, PermanentError, TemporaryError
+from holdfast.errors import StoreUnavailableError
 from holdfast.runtime.randomness import Randomness
 from holdfast.worker import Worker
 from tests.simulation.faults import FaultyStore, Network
@@ -135,7 +136,12 @@ class World:
         )
         self.workers[process] = worker
         self.record.note(process, "starts")
-        await worker.run()
+        try:
+            await worker.run()
+        except StoreUnavailableError:
+            if process in self.workers:
+                raise
+            self.record.note(process, "was stopped before the store answered")
         self.record.note(process, "has stopped")
         if self.workers.pop(process, None) is not None:
             self.record.wrongs.append(f"{process} stopped without a request")

@@ -26,7 +26,7 @@ def test_killed_copy_is_resumed_and_loses_nothing(place: Place) -> None:
     asyncio.run(_fill(place.url))
     target = f"sqlite:///{place.path}/new.db"
 
-    _killed_after(place, "400 jobs copied", place.url, target)
+    _killed_after(place, "500 jobs copied", place.url, target)
     _killed_after(place, "1000 jobs copied", place.url, target)
     report = _run_until_finished(place, place.url, target)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from msgspec import structs
 
@@ -361,8 +361,8 @@ class Holdfast(JobOperations):
         """
 
         def decorate(task: Task[P, R]) -> Task[P, R]:
-            given: object = task  # a plain function is a common mistake
-            if not isinstance(given, Task):
+            # A plain function is a common mistake.
+            if not isinstance(cast("object", task), Task):
                 message = "must decorate a task: write @app.cron above @app.task"
                 raise ValidationError([Fault("cron", "INVALID", message)])
             task.must_fit(payload)

@@ -81,10 +81,32 @@ async def test_large_payload_is_returned_and_claimed_as_it_was_given(
 
 async def test_claim_of_many_large_payloads_keeps_the_loop_free(site: Site) -> None:
     body = b'{"type":"a","payload":%s}' % array(b'"%s",' % (b"a" * 1000))
-    for _ in range(6):
+    for _ in range(5):
         await site.post(f"{API}/jobs", raw=body)
 
-    assert 6 == len(await site.claim(limit=10))
+    claims = [await site.claim(limit=10) for _ in range(4)]
+
+    assert [2, 2, 1, 0] == [len(jobs) for jobs in claims]  # two fit into a response
+
+
+async def test_claim_of_many_small_payloads_returns_them_all(site: Site) -> None:
+    await site.post(f"{API}/jobs/batch", {"jobs": [{"type": "a", "payload": 1}] * 100})
+
+    claimed = await site.claim(limit=100)
+
+    assert 100 == len({job["job_id"] for job in claimed})
+
+
+async def test_announcement_of_a_worker_is_bounded_in_bytes(site: Site) -> None:
+    types = [f"{number:03}{'x' * 97}" for number in range(656)]
+
+    fits = await site.post(f"{API}/workers/claim", {"worker_id": "w", "types": types[:655]})
+    refused = await site.post(f"{API}/workers/claim", {"worker_id": "w", "types": types})
+
+    assert [200, 400] == [fits.status, refused.status]
+    (detail,) = refused.json["error"]["details"]
+    assert "may have 65536 bytes together with queues, got 65607" in str(detail)
+    assert "types" in str(detail)
 
 
 async def test_results_of_dependencies_are_returned_as_they_were_given(site: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -457,3 +458,75 @@ def test_stored_bytes_are_decoded_to_be_sent_on(value: object) -> None:
 @pytest.mark.parametrize("value", [{BYTES_KEY: 1}, {BYTES_KEY: "%"}, {BYTES_KEY: "", "b": 1}])
 def test_object_that_only_looks_like_bytes_comes_back_as_it_is(value: object) -> None:
     assert value == decode_result(encode_result(value))
+
+
+FILL = b'"' + b"a\\n" * 100_000 + b'"'
+"""A string longer than a slice; with it the text around it is checked in slices."""
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"[1,", "NOT_JSON"),
+        (b"NaN", "NOT_JSON"),
+        (b'"\\ud800"', "NOT_JSON"),
+        (b'"\xff"', "INVALID_TEXT"),
+        (b'"\\u0000"', "INVALID_TEXT"),
+        (b'"\\\\\\u0000"', "INVALID_TEXT"),
+        (b"1e999", "NOT_FINITE"),
+        (b"-1.5E+309", "NOT_FINITE"),
+        (b"9" * 299 + b"e99", "NOT_FINITE"),
+        (b"1" * 4301, "NUMBER_TOO_LONG"),
+        (b"-" + b"1" * 200_000, "NUMBER_TOO_LONG"),
+        (b"[" * 64 + b"]" * 64, "TOO_DEEP"),
+        (b"[" * 100_000 + b"]" * 100_000, "TOO_DEEP"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", b'"\\"",' * 40_000, b"1," * 131_000, b"[[]]," * 60_000])
+def test_large_json_is_refused_for_what_small_json_is_refused_for(
+    text: bytes, code: str, before: bytes
+) -> None:
+    data = b"[%s%s,%s]" % (before, FILL, text)
+
+    with pytest.raises(PayloadError) as caught:
+        check_json(data)
+
+    assert code == caught.value.code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'"\\\\u0000"',
+        b'"\\ud83d\\ude00"',
+        '"é"'.encode(),
+        b"1e308, 1e-999, true, null",
+        b"1" * 4300,
+        b"[" * 63 + b"]" * 63,
+        b'"' + b"[" * 100_000 + b'"',
+        b"0." + b"1" * 200_000,
+    ],
+)
+@pytest.mark.parametrize("before", [b"", b'"\\"",' * 40_000, b"1," * 131_000, b"[[]]," * 60_000])
+def test_large_json_is_accepted_as_small_json_is(text: bytes, before: bytes) -> None:
+    check_json(b"[%s%s,%s,%s]" % (before, FILL, text, FILL))
+
+
+def test_large_json_is_checked_without_stopping_other_threads() -> None:
+    data = b"[" + b"[]," * (5 << 20) + b"1]"
+    pauses, done = [0.0], threading.Event()
+
+    def watch() -> None:
+        last = time.perf_counter()
+        while not done.wait(0.001):
+            now = time.perf_counter()
+            pauses.append(now - last)
+            last = now
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    check_json(data)
+    done.set()
+    watcher.join()
+
+    assert max(pauses) < 0.2  # decoding it takes 0.7 s; the machine may be busy

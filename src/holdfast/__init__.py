@@ -27,7 +27,9 @@ if typing.TYPE_CHECKING:
         StoreUnavailableError,
         TemporaryError,
         ValidationError,
+        WaitForChildren,
     )
+    from holdfast.model.children import ChildJob
     from holdfast.model.deduplication import Deduplication
     from holdfast.model.job import DependencyKind, FailureCategory, Priority, State
     from holdfast.model.policy import Backoff, BackoffKind, Limits, Retention
@@ -61,7 +63,9 @@ _MODULES = {
         "StoreUnavailableError",
         "TemporaryError",
         "ValidationError",
+        "WaitForChildren",
     ),
+    "model.children": ("ChildJob",),
     "model.submission": ("Submission",),
     "model.deduplication": ("Deduplication",),
     "model.job": ("DependencyKind", "FailureCategory", "Priority", "State"),
@@ -78,6 +82,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "Backoff",
     "BackoffKind",
+    "ChildJob",
     "Client",
     "Deduplication",
     "DependencyKind",
@@ -111,6 +116,7 @@ __all__ = [
     "Task",
     "TemporaryError",
     "ValidationError",
+    "WaitForChildren",
     "Worker",
     "__version__",
 ]

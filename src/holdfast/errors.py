@@ -21,6 +21,8 @@
 # │   ├── TemporaryError          retry, after ``retry_after`` if given
 # │   └── PermanentError          do not retry
 # └── JobCancelledError       raised inside a handler whose job was cancelled
+# BaseException
+# └── WaitForChildren         ends a handler whose job waits for the jobs it spawned
 
 from __future__ import annotations
 
@@ -262,3 +264,14 @@ class JobCancelledError(HoldfastError):
         self.job_id = job_id
         self.reason = reason
         super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))
+
+
+class WaitForChildren(BaseException):  # not an error: it ends the handler
+    """Ends a handler whose job waits for the jobs it spawned; do not catch it.
+
+    Not an ``Exception``, so that a handler's ``except Exception`` does not stop it.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__("the job waits for the jobs it spawned")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.errors import IllegalTransitionError
-from holdfast.model import lifecycle
+from holdfast.model import children, lifecycle
 from holdfast.model.dependencies import Verdict
-from holdfast.model.job import LIVE, TERMINAL, Event, Job, State
+from holdfast.model.job import LIVE, TERMINAL, DependencyKind, Event, Job, State
 from tests.model import making
 from tests.model.making import LATER, NOW
 
@@ -30,6 +30,7 @@ EDGES = """
     RUNNING     COMPLETED
     RUNNING     FAILED
     RUNNING     RETRYING
+    RUNNING     PENDING
     RUNNING     DEAD_LETTER
     RUNNING     CANCELLED
     RETRYING    SCHEDULED
@@ -60,6 +61,7 @@ EVENTS = """
     retry       RUNNING     RETRYING
     lapse       RUNNING     RETRYING
     give_back   RUNNING     RETRYING
+    wait        RUNNING     PENDING
     exhaust     RUNNING     DEAD_LETTER
     cancel      PENDING     CANCELLED
     cancel      SCHEDULED   CANCELLED
@@ -160,6 +162,14 @@ FUNCTIONS: dict[str, tuple[Callable[[Job], Job], dict[str, str]]] = {
         {"RUNNING": "DEAD_LETTER"},
     ),
     "given_back": (lambda job: lifecycle.given_back(job, now=LATER), {"RUNNING": "SCHEDULED"}),
+    "waiting": (
+        lambda job: children.waiting(job, DependencyKind.AFTER_ALL, now=LATER),
+        {"RUNNING": "PENDING"},
+    ),
+    "waiting, too late": (
+        lambda job: children.waiting(job, DependencyKind.AFTER_ALL, now=job.expires_at),
+        dict.fromkeys(LIVE, "DEAD_LETTER"),
+    ),
     "resumed": (
         lambda job: lifecycle.resumed(job, now=LATER),
         {"RETRYING": "RUNNING", "SCHEDULED": "RUNNING"},

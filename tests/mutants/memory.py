@@ -110,13 +110,13 @@ MUTANTS = (
         "a dependency is pruned while a live job needs it",
     ),
     _in(
-        "memory/store.py",
-        "found.holder != holder and now < found.until <= latest",
-        "found.holder != holder and now <= found.until <= latest",
+        "memory/queries.py",
+        "found.holder != wanted.holder and now < found.until <= latest",
+        "found.holder != wanted.holder and now <= found.until <= latest",
         "a lock lasts a moment too long",
     ),
     _in(
-        "memory/store.py",
+        "memory/queries.py",
         "now < found.until <= latest",
         "now < found.until",
         "leadership ends hours later after the clock was set back",

@@ -470,6 +470,13 @@ MUTANTS = (
         "returns_its_connection",
     ),
     _sql(
+        "wait_for_children",
+        "ON CONFLICT (child) DO UPDATE SET open = excluded.open, due",
+        "ON CONFLICT (child) DO UPDATE SET open = 0, due",
+        "a job does not wait for its children a second time",
+        "several_times",
+    ),
+    _sql(
         "wait_again",
         "WHEN p.state IS NULL OR p.state = 'COMPLETED'",
         "WHEN p.state = 'COMPLETED'",

@@ -475,4 +475,10 @@ MUTANTS = (
         "  return false",
         "a retried job does not wait for its dependencies again",
     ),
+    _in(
+        "scripts/lib/links.lua",
+        "(TERMINAL[state] and state or ''))\n      call('HDEL'",
+        "'')\n      call('HDEL'",
+        "a job waits for ever for a child that had ended",
+    ),
 )

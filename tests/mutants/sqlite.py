@@ -428,6 +428,13 @@ MUTANTS = (
         "bucket",
     ),
     _sql(
+        "close_edges",
+        "SET ended = 'COMPLETED'",
+        "SET ended = ended",
+        "a job fails through a dependency of before while it waits for its children",
+        "before_count_no_longer",
+    ),
+    _sql(
         "wait_again",
         "WHEN parent.state IS NULL OR parent.state = 'COMPLETED'",
         "WHEN parent.state = 'COMPLETED'",

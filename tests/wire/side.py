@@ -8,6 +8,8 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import accept
 from holdfast.model.job import Failure, FailureCategory, Job, State
@@ -34,6 +36,21 @@ class Side:
         self, type_: str, payload: object = None, *, after: Sequence[Job] = (), **fields: Any
     ) -> Job:
         """Submit a job of queue q unless another is named."""
+        job = self.new(type_, payload, after=after, **fields)
+        (answer,) = await self.store.add([job])
+        assert AddStatus.ACCEPTED == answer.status
+        return job
+
+    def new(
+        self,
+        type_: str,
+        payload: object = None,
+        *,
+        after: Sequence[Job] = (),
+        spawned_by: Job | None = None,
+        **fields: Any,
+    ) -> Job:
+        """Return a job of queue q, unless another is named, that is not stored yet."""
         fields = {"queue": "q", "priority": "CRITICAL", **fields}
         job = accept(
             Submission(type=type_, payload=payload, depends_on=[p.id for p in after], **fields),
@@ -42,9 +59,7 @@ class Side:
             parents={parent.id: Parent(parent.priority, parent.depth) for parent in after},
             defaults=Defaults(removes_ended=True),
         )
-        (answer,) = await self.store.add([job])
-        assert AddStatus.ACCEPTED == answer.status
-        return job
+        return replace(job, spawned_by=spawned_by.id) if spawned_by else job
 
     async def claim(
         self, limit: int = 1, queue: str = "q", types: tuple[str, ...] | None = None

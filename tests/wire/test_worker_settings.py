@@ -216,3 +216,61 @@ async def test_job_that_was_started_too_often_fails_as_in_node(
 
     assert found[0] == found[1]
     assert ["failed", "job started more than allowable limit"] == found[1][:2]
+
+
+@pytest.mark.req("B-5")
+async def test_limiter_of_our_workers_and_of_nodes_is_one_window(
+    configured: Configured, peer: Peer, raw: Redis, prefix: str
+) -> None:
+    for n in range(4):
+        await peer.ask("add", queue="q", job="some", data={"n": n})
+
+    async with configured("limiter=2/1500") as side:
+        assert 2 == len(await side.claim(10))
+        assert [] == await side.claim(10)
+        assert "2" == await raw.get(f"{prefix}:q:limiter")
+        assert 0 < await raw.pttl(f"{prefix}:q:limiter") <= 1500
+        assert 0 < await peer.ask("call", queue="q", method="getRateLimitTtl", args=[2]) <= 1500
+        await peer.ask("work", queue="q", opts={"limiter": {"max": 2, "duration": 1500}})
+
+        assert None is await peer.ask("until", match={"on": "started"}, ms=300)
+        await peer.until("completed", 2)
+        await peer.ask("add", queue="q", job="some", data={"n": 5})
+
+        assert [] == await side.claim(10)
+        await peer.ask("rest", queue="q")
+        assert 1 == len(await side.take())
+
+
+@pytest.mark.req("B-5")
+async def test_global_rate_limit_counts_before_the_limiter_of_a_worker(
+    configured: Configured, peer: Peer, raw: Redis, prefix: str
+) -> None:
+    await peer.ask("call", queue="q", method="setGlobalRateLimit", args=[1, 60_000])
+    for n in range(3):
+        await peer.ask("add", queue="q", job="some", data={"n": n})
+
+    async with configured("limiter=2/1500") as side:
+        assert 1 == len(await side.claim(10))
+        assert [] == await side.claim(10)
+        assert 0 < await raw.pttl(f"{prefix}:q:limiter") <= 1500
+
+
+@pytest.mark.req("B-5")
+async def test_worker_without_a_limiter_does_not_heed_that_of_another(
+    configured: Configured, side: Side, peer6: Peer
+) -> None:
+    for n in range(3):
+        await peer6.ask("add", queue="q", job="some", data={"n": n})
+
+    async with configured("limiter=1/60000") as limited:
+        assert 1 == len(await limited.claim(10))
+        assert [] == await limited.claim(10)
+
+    assert 2 == len(await side.claim(10))
+
+
+@pytest.mark.parametrize("limiter", ["", "5", "0/1000", "5/", "5/0", "-1/10", "a/b", "5/1.5"])
+def test_bad_limiter_is_refused(limiter: str) -> None:
+    with pytest.raises(StoreError, match="limiter"):
+        RedisStore.from_url(f"redis://localhost/0?limiter={limiter}")

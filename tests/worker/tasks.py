@@ -126,6 +126,14 @@ def context(ctx: SyncJobContext, value: int) -> dict[str, object]:
     }
 
 
+@app.task("process.wait", runner="process")
+def wait(ctx: SyncJobContext) -> list[object]:
+    """Wait for two children, and return their results."""
+    for n in (1, 2):
+        ctx.spawn("process.echo", {"value": n}, key=str(n))
+    return [child.result for child in ctx.wait_for_children()]
+
+
 @app.task("process.spawn", runner="process")
 def spawning(ctx: SyncJobContext) -> list[str]:
     low = echo.using(priority="LOW", tags={"a": "b"}, backoff=Backoff(max_delay=timedelta(7)))

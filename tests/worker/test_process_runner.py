@@ -173,6 +173,15 @@ async def test_the_context_of_a_child_reaches_the_store(app: Holdfast) -> None:
     assert b'{"value":3}' == stored.checkpoint
 
 
+@pytest.mark.req("A-18", "M-9")
+async def test_a_handler_in_a_child_waits_for_the_jobs_it_spawned(app: Holdfast) -> None:
+    job = await app.submit("process.wait", max_attempts=1)
+
+    status = await app.wait(job.job_id, timeout=15)
+
+    assert (State.COMPLETED, [1, 2]) == (status.state, status.output)
+
+
 @pytest.mark.req("A-18", "M-2", "M-9")
 async def test_a_spawn_in_a_child_loses_nothing_that_it_was_given(app: Holdfast) -> None:
     job = await app.submit("process.spawn")

@@ -13,10 +13,20 @@ from msgspec.structs import replace
 from holdfast.encryption.envelope import unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
-from holdfast.model.reserved import NAMES, PLACE, QUEUE_PROFILES, TASKS
+from holdfast.model.reserved import (
+    DRAINED,
+    EDITS,
+    LIMIT_DECLARATIONS,
+    LIMIT_OVERRIDES,
+    NAMES,
+    PLACE,
+    QUEUE_PROFILES,
+    TASKS,
+)
 from holdfast.store import JobEvent, JobNote, Record, RecordWrite
 
-_PLAIN = frozenset({NAMES, PLACE, TASKS, QUEUE_PROFILES})
+_LIMITS = (LIMIT_DECLARATIONS, LIMIT_OVERRIDES)
+_PLAIN = frozenset({NAMES, PLACE, TASKS, QUEUE_PROFILES, EDITS, DRAINED, *_LIMITS})
 """Kinds of records that are not encrypted."""
 
 

@@ -97,10 +97,8 @@ class FailureCategory(StrEnum):
 
 LEASE_EXPIRED = "LEASE_EXPIRED"
 """The code of a failure whose worker stopped renewing its lease."""
-
 EXPIRED = "lease expired"
 """The message of such a failure unless more is known."""
-
 DIED_TOGETHER = "lease expired together with those of other workers"
 """The message of such a failure when several workers died at once."""
 
@@ -207,6 +205,7 @@ class Event(StrEnum):
     LAPSE = "lapse"
     GIVE_BACK = "give_back"
     RESUME = "resume"
+    WAIT = "wait"
     CANCEL = "cancel"
     EXPIRE = "expire"
     INHERIT = "inherit"
@@ -290,6 +289,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     dedupe: DedupeKey | None = None
     depends_on: tuple[str, ...] = ()
     dependency_kind: DependencyKind = DependencyKind.AFTER
+    """The one field of this block that changes: when the job waits for what it spawned."""
     depth: int = 0
     spawned_by: str = ""
     extra: bytes | None = None

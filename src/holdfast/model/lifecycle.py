@@ -54,6 +54,7 @@ TABLE: frozenset[tuple[State | None, Event, State]] = frozenset(
         (R, Event.RETRY, W),
         (R, Event.LAPSE, W),
         (R, Event.GIVE_BACK, W),
+        (R, Event.WAIT, P),
         (R, Event.EXHAUST, DEAD),
         (FAILED, Event.REOPEN, S),
         (FAILED, Event.REOPEN, D),
@@ -206,7 +207,7 @@ def completed(job: Job, result: bytes | None, *, now: datetime) -> Job:
         reason="handler returned",
         result=result,
         finished_at=now,
-        lease=_answered(job),
+        lease=lease_answered(job),
         failure=None,
     )
 
@@ -223,7 +224,7 @@ def after_failure(
     if not failure.uses_attempt and now < job.expires_at:
         return postponed(job, failure.retry_after or NOTHING, now=now, reason=failure.message)
     failure = _noted(job, failure, now)
-    answered = replace(job, lease=_answered(job))
+    answered = replace(job, lease=lease_answered(job))
     ended = _end_of_attempt(answered, failure, now=now)
     if ended is not None:
         return ended
@@ -280,7 +281,7 @@ def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -
 def postponed(job: Job, delay: timedelta, *, now: datetime, reason: str) -> Job:
     """RUNNING -> RETRYING for a time, without using up an attempt."""
     if job.state is R and job.cancel is not None:
-        return cancelled(replace(job, lease=_answered(job)), now=now)
+        return cancelled(replace(job, lease=lease_answered(job)), now=now)
     return step(
         job,
         Event.GIVE_BACK,
@@ -289,7 +290,7 @@ def postponed(job: Job, delay: timedelta, *, now: datetime, reason: str) -> Job:
         reason=clean(reason, MAX_REASON),
         attempt=job.attempt - 1,
         due_at=now + max(NOTHING, min(delay, job.lifetime)),
-        lease=_answered(job),
+        lease=lease_answered(job),
     )
 
 
@@ -337,8 +338,7 @@ def reopened(
     A job with dependencies waits for them again, in PENDING: for those that have completed it
     waits no longer than for the verdict. Without ``reset_attempts`` the job gets one further
     attempt if none is left: its limit stays, and an attempt beyond it is the last. The lifetime
-    starts again. The lease of the old generation ends: its
-    holder can write nothing more.
+    starts again. The lease of the old generation ends: its holder can write nothing more.
     """
     attempt = 0 if reset_attempts else job.attempt
     later = delay > NOTHING
@@ -376,7 +376,8 @@ def _retrying(job: Job, event: Event, failure: Failure, *, now: datetime, delay:
     return step(job, event, W, now=now, reason=reason, failure=failure, due_at=due_at)
 
 
-def _answered(job: Job) -> Lease | None:
+def lease_answered(job: Job) -> Lease | None:
+    """Return the lease of a job whose holder has reported: without an end."""
     lease = job.lease
     return Lease(lease.token, lease.version, lease.worker, None) if lease else None
 

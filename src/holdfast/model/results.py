@@ -278,7 +278,7 @@ def _attempt_result(attempt: Attempt) -> AttemptResult:
             return AttemptResult.SUCCESS
         case Event.CANCEL:
             return AttemptResult.CANCELLED
-        case Event.GIVE_BACK:
+        case Event.GIVE_BACK | Event.WAIT:
             return AttemptResult.RELEASED
         case _ if attempt.failure and attempt.failure.category is FailureCategory.TIMEOUT:
             return AttemptResult.TIMEOUT

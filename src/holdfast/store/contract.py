@@ -151,8 +151,7 @@ class Store(Protocol):
         Where both jobs have a lease, the stored one must have its token as well (so that a
         worker cannot settle a job that was deleted and submitted again); where ``until`` is
         given, the stored lease must still end then. Each change stands alone. One that is not
-        written returns the job as stored. Payload, progress, checkpoint and the other fields
-        fixed at submission are not written.
+        written returns the job as stored. Payload, progress, checkpoint, fixed fields stay.
 
         When a written job is terminal, its state is recorded for all jobs that wait for it in
         the same transaction; ``has_dependents`` is whether there are any.
@@ -161,6 +160,7 @@ class Store(Protocol):
         of each counts as ``end_on_retry`` returns it for the state it has now, and a FAN_IN waits
         for all that its dependencies have spawned by now. ``has_dependents`` is then whether a
         verdict on the job may be due. A dependency that ends at the same time is noticed.
+        From RUNNING to PENDING it waits for its ``children``; ``dependency_kind`` is written, too.
         """
         ...
 
@@ -266,6 +266,10 @@ class Store(Protocol):
 
         The ids it named, then, for FAN_IN, what those spawned, transitively.
         """
+        ...
+
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        """Return what it spawned, oldest first, then others' children; or who waits(ed), by id."""
         ...
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:

@@ -113,6 +113,9 @@ class StoreProxy:
     async def parents(self, job_id: str) -> list[str]:
         return await self._inner.parents(job_id)
 
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        return await self._inner.children(job_id, waiting=waiting)
+
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return await self._inner.history(ids)
 

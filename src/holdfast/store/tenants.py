@@ -231,8 +231,13 @@ class TenantStore(StoreProxy):
         for lock, info in readable([*local, *remote], _worker):
             queues = tuple(self.shown(q) for q in info.queues if self.within(q))
             if queues:
-                found.append(replace(lock, data=json.encode(replace(info, queues=queues))))
+                found.append(replace(lock, data=json.encode(self._shown_worker(info, queues))))
         return found
+
+    def _shown_worker(self, info: WorkerInfo, queues: tuple[str, ...]) -> WorkerInfo:
+        jobs = [job for job in info.running_jobs if self.within(job.queue)]
+        own = tuple(replace(job, queue=self.shown(job.queue)) for job in jobs)
+        return replace(info, queues=queues, running_jobs=own)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -252,6 +257,10 @@ class TenantStore(StoreProxy):
 
     async def parents(self, job_id: str) -> list[str]:
         return await self._inner.parents(job_id) if await self._visible([job_id]) else []
+
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        visible = await self._visible([job_id])
+        return await self._inner.children(job_id, waiting=waiting) if visible else []
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         visible = await self._visible(ids)
@@ -328,15 +337,22 @@ class TenantStore(StoreProxy):
         await self._inner.configure(self._prefix + queue, settings)
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        """Limit a queue of this namespace; refuse other scopes, which span namespaces."""
+        """Limit a queue of this namespace; in one with a name, refuse scopes that span several."""
         if not scope.startswith(_QUEUE):
+            if not self.namespace:
+                await self._inner.limit(scope, rule)
+                return
             raise ValueError(f"scope must be queue:NAME in a namespace, got {scope!r:.60}")
         await self._inner.limit(_QUEUE + self._prefix + scope.removeprefix(_QUEUE), rule)
 
     async def limits(self) -> list[LimitState]:
-        found = [s for s in await self._inner.limits() if s.scope.startswith(_QUEUE)]
-        names = [(s, s.scope.removeprefix(_QUEUE)) for s in found]
-        return [replace(s, scope=_QUEUE + self.shown(q)) for s, q in names if self.within(q)]
+        states = await self._inner.limits()
+        names = [(s, s.scope.removeprefix(_QUEUE)) for s in states if s.scope.startswith(_QUEUE)]
+        own = [replace(s, scope=_QUEUE + self.shown(q)) for s, q in names if self.within(q)]
+        if self.namespace:
+            return own
+        shared = [s for s in states if not s.scope.startswith(_QUEUE)]
+        return sorted([*own, *shared], key=lambda state: state.scope)
 
     async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
         """Return the queues of this namespace."""

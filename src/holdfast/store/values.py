@@ -18,6 +18,7 @@ from holdfast.model.job import (
     State,
     Transition,
 )
+from holdfast.model.queues import QueuePause
 from holdfast.model.status import EventInfo, EventKind, ProgressInfo, StateTransition
 
 
@@ -303,6 +304,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     ageing: timedelta | None = None
     counts: Mapping[State, int] = {}
+    pause: QueuePause | None = None
+    """Why it is paused; the operations add it."""
 
 
 class LimitRule(msgspec.Struct, frozen=True, kw_only=True):

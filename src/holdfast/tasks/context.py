@@ -11,8 +11,7 @@ import builtins
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -20,14 +19,24 @@ from holdfast.encryption.envelope import require_decrypted
 from holdfast.errors import (
     Fault,
     JobCancelledError,
-    PermanentError,
     StaleLeaseError,
     ValidationError,
+    WaitForChildren,
 )
-from holdfast.model.job import CancelRequest, Job, LogLine, Progress, attempt_limit, read_extra
+from holdfast.model.children import ChildJob, checked_kind, must_wait
+from holdfast.model.job import (
+    CancelRequest,
+    DependencyKind,
+    Job,
+    LogLine,
+    Progress,
+    attempt_limit,
+    read_extra,
+)
 from holdfast.model.payload import clean, decode_result, encode, encode_result
 from holdfast.model.submission import Submission, SubmitOptions
-from holdfast.tasks.spawning import BoundTask, check_key, child_of
+from holdfast.tasks.spawning import BoundTask, check_key, child_of, received
+from holdfast.tasks.transactions import AsyncOnly
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -73,6 +82,10 @@ class Channel(Protocol):
 
     async def results(self) -> dict[str, bytes | None]:
         """Return the results of the jobs this one waited for, by id."""
+        ...
+
+    async def children(self) -> list[ChildJob]:
+        """Return the jobs that this one has spawned, with their results as stored."""
         ...
 
     def transaction(
@@ -280,6 +293,23 @@ class JobContext(_JobView):
             require_decrypted(data, f"result of job {job_id}")
         return {job_id: decode_result(data) for job_id, data in results.items()}
 
+    async def wait_for_children(self, kind: DependencyKind | str = "AFTER_ALL") -> list[ChildJob]:
+        """Return the jobs that this one has spawned, once all of them have ended.
+
+        While one has not, the job waits in PENDING: this call ends the handler with
+        ``WaitForChildren``, and the handler runs again from its start when they have ended. No
+        attempt is used up. Spawn with a ``key``, or write a checkpoint, so that the next run does
+        not spawn again. With ``AFTER`` the job ends like the first child that does not complete.
+        Raises ``StaleLeaseError`` when the lease is lost.
+        """
+        kind = checked_kind(kind)
+        if self._signals.lease_lost:
+            raise StaleLeaseError(self.job_id)
+        children = await self._channel.children()
+        if must_wait(kind, children):
+            raise WaitForChildren(kind)
+        return [received(child) for child in children]
+
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[TupleRow]]:
         """Open a database transaction that completes this job when it commits; PostgreSQL only.
 
@@ -290,41 +320,12 @@ class JobContext(_JobView):
         commit the job accepts no more writes, and the handler's return value is not stored.
         """
         opened = self._transaction(lambda: self.given_result)
-        return cast("AbstractAsyncContextManager[AsyncConnection[TupleRow]]", _AsyncOnly(opened))
+        return cast("AbstractAsyncContextManager[AsyncConnection[TupleRow]]", AsyncOnly(opened))
 
     def _transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
         return self._channel.transaction(result, blocking=blocking)
-
-
-class _AsyncOnly(AbstractAsyncContextManager[object]):
-    """A transaction whose use without ``async`` raises an error that says so."""
-
-    def __init__(self, inner: AbstractAsyncContextManager[object]) -> None:
-        self._inner = inner
-
-    async def __aenter__(self) -> object:
-        return await self._inner.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
-
-    def __enter__(self) -> NoReturn:
-        raise no_transaction("needs 'async with' in a coroutine")
-
-    def __exit__(self, *_: object) -> None:
-        """Never called: ``__enter__`` raises."""
-
-
-def no_transaction(why: str) -> PermanentError:
-    """Return the error of a transaction that cannot be opened; a retry would not help."""
-    return PermanentError(f"ctx.transaction() {why}", code="TRANSACTION_REFUSED")
 
 
 Call = Callable[..., object]
@@ -382,6 +383,10 @@ class SyncJobContext(_JobView):
         results = self._call("dependency_results")
         assert isinstance(results, dict)
         return results
+
+    def wait_for_children(self, kind: DependencyKind | str = "AFTER_ALL") -> list[ChildJob]:
+        """Return the spawned jobs once all have ended; see ``JobContext.wait_for_children``."""
+        return cast("list[ChildJob]", self._call("wait_for_children", kind))
 
     def transaction(self) -> AbstractContextManager[Connection[TupleRow]]:
         """Open a database transaction that completes this job; see ``JobContext.transaction``.

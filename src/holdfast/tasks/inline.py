@@ -11,14 +11,16 @@ import msgspec
 
 from holdfast.errors import DuplicateError, StaleLeaseError
 from holdfast.model.acceptance import accept
-from holdfast.model.job import Job, LogLine, Priority, Progress
+from holdfast.model.children import ChildJob
+from holdfast.model.job import Job, LogLine, Priority, Progress, State
 from holdfast.model.lifecycle import claimed
 from holdfast.model.submission import Parent, Submission, SubmitOptions, named_jobs
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
-from holdfast.tasks.context import JobContext, Signals, SyncJobContext, no_transaction
+from holdfast.tasks.context import JobContext, Signals, SyncJobContext
 from holdfast.tasks.registry import Function, is_coroutine
 from holdfast.tasks.spawning import given_options
+from holdfast.tasks.transactions import no_transaction
 
 T = TypeVar("T")
 
@@ -48,6 +50,7 @@ class InlineChannel:
         self._keys: dict[tuple[str, str], Job] = {}
         """The children that hold an idempotency key, by type and key."""
         self.given_results: dict[str, bytes | None] = {}
+        self.given_children: list[ChildJob] = []
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -98,6 +101,13 @@ class InlineChannel:
 
     async def results(self) -> dict[str, bytes | None]:
         return self.given_results
+
+    async def children(self) -> list[ChildJob]:
+        waiting = [
+            ChildJob(job_id=each.id, type=each.type, state=State.SCHEDULED)
+            for each in ([] if self.given_children else self.spawned)
+        ]
+        return self.given_children or waiting
 
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False

@@ -7,8 +7,10 @@ from typing import cast
 
 from msgspec.structs import astuple, replace
 
+from holdfast.encryption.envelope import require_decrypted
 from holdfast.errors import Fault, ValidationError
-from holdfast.model.payload import clean
+from holdfast.model.children import ChildJob
+from holdfast.model.payload import clean, decode_result
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.model.times import shown
 from holdfast.model.validation import MAX_KEY
@@ -82,3 +84,12 @@ def _submission(type_: str, payload: object, options: Mapping[str, object]) -> S
 _FIRST = len(("type", "payload"))
 _OPTIONS = Submission.__struct_fields__[_FIRST:-1]
 _UNSET = Submission.__struct_defaults__[_FIRST - 1 : -1]
+
+
+def received(child: ChildJob) -> ChildJob:
+    """Return a child as a handler receives it: with its result as a value."""
+    data = child.result
+    if not isinstance(data, bytes):
+        return child
+    require_decrypted(data, f"result of job {child.job_id}")
+    return replace(child, result=decode_result(data))

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn
 
+from holdfast.model.children import ChildJob
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Submission
 from holdfast.store import Added, Store
@@ -104,6 +105,9 @@ class SteppingChannel:
 
     async def results(self) -> dict[str, bytes | None]:
         return await self._channel.results()
+
+    async def children(self) -> list[ChildJob]:
+        return await self._channel.children()
 
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False

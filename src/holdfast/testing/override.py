@@ -13,7 +13,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Added, Fence, MemoryStore, Store
 from holdfast.store.urls import is_postgres
-from holdfast.tasks.context import no_transaction
+from holdfast.tasks.transactions import no_transaction
 
 REPLACED = ("clock", "randomness", "_own_store", "_operations", "_loop", "_users", "_sync")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.model.children import ChildJob
 from holdfast.model.job import CancelRequest, LogLine, Progress
 from holdfast.model.payload import encode, encode_result
 from holdfast.runtime.clock import ManualClock
@@ -26,10 +27,11 @@ class Rehearsal(Generic[P, R]):
     """Runs a task when called, at once and in place: no queue, no store, no retries.
 
     The arguments pass through JSON, as on their way to a worker. The call returns what the
-    handler returns and raises what it raises. The handler finds ``attempt``, ``checkpoint``
-    and ``dependency_results`` in its context. ``cancel_at`` and ``lose_lease_at`` number the
-    write at which a cancellation arrives or the lease is lost: 1 is the first progress,
-    checkpoint, log line or spawn, 0 is before the handler starts.
+    handler returns and raises what it raises. The handler finds ``attempt``, ``checkpoint``,
+    ``dependency_results`` and ``children`` in its context; without ``children``, a handler that
+    waits for what it spawned ends with ``WaitForChildren``. ``cancel_at`` and
+    ``lose_lease_at`` number the write at which a cancellation arrives or the lease is lost: 1 is
+    the first progress, checkpoint, log line or spawn, 0 is before the handler starts.
 
         rehearsal = Rehearsal(index, attempt=2, checkpoint=2)
         await rehearsal(pages=4)
@@ -43,6 +45,7 @@ class Rehearsal(Generic[P, R]):
         attempt: int = 1,
         checkpoint: object = None,
         dependency_results: Mapping[str, object] | None = None,
+        children: Sequence[ChildJob] = (),
         cancel_at: int | None = None,
         lose_lease_at: int | None = None,
         seed: int = 0,
@@ -56,6 +59,9 @@ class Rehearsal(Generic[P, R]):
         self._channel.given_results = {
             job_id: encode_result(value) for job_id, value in (dependency_results or {}).items()
         }
+        self._channel.given_children = [
+            replace(child, result=encode_result(child.result)) for child in children
+        ]
         job = inline_job(task.type, self.clock, randomness)
         assert job.started_at is not None
         data = None if checkpoint is None else encode(checkpoint)[0]

@@ -51,6 +51,8 @@ def started_early(
     job: Job, history: History, parents: Histories, *, slack: timedelta
 ) -> Iterator[Violation]:
     """Report a job that started before its dependencies had ended as required."""
+    if waited_for_children(history):  # at its first start there were none
+        return
     for start in _starts_after_waiting(history) if parents else ():
         ends = [_ends(edges, start.at + slack) for edges in parents.values()]
         if job.dependency_kind is DependencyKind.AFTER_ANY:
@@ -64,6 +66,11 @@ def started_early(
         elif not all(State.COMPLETED in end for end in ends):
             text = "started before its dependencies completed"
             yield Violation(Kind.DEPENDENT_EARLY, job.id, text)
+
+
+def waited_for_children(history: History) -> bool:
+    """Whether a job waited for jobs that it had spawned; only those count since then."""
+    return any(edge.event is Event.WAIT for edge in history)
 
 
 def _starts_after_waiting(history: History) -> Iterator[Transition]:
@@ -174,7 +181,7 @@ def _claims(history: History) -> Iterator[Problem]:
         is_open = edge.to_state is State.RUNNING
 
 
-_ATTEMPT_STEPS = {Event.CLAIM: 1, Event.GIVE_BACK: -1}
+_ATTEMPT_STEPS = {Event.CLAIM: 1, Event.GIVE_BACK: -1, Event.WAIT: -1}
 
 
 def _attempts(history: History) -> Iterator[Problem]:

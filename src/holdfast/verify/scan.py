@@ -9,7 +9,7 @@ from holdfast.model.job import DependencyKind, Job, Transition
 from holdfast.operations.workers import workers
 from holdfast.store import Order, Search, Store
 from holdfast.verify.checker import GRACE, ORDER_SLACK, Checker, Report
-from holdfast.verify.rules import matches_history
+from holdfast.verify.rules import matches_history, waited_for_children
 from holdfast.verify.witness import Witness
 
 PAGE = 500
@@ -85,8 +85,10 @@ async def _parents(
 ) -> dict[str, dict[str, list[Transition]]]:
     """Return the histories of each job's dependencies, where they still exist."""
     named: dict[str, Sequence[str]] = {}
-    for job, _ in read.values():
-        if job.depends_on:
+    for job, history in read.values():
+        if waited_for_children(history):
+            named[job.id] = await store.children(job.id)
+        elif job.depends_on:
             spawned_too = job.dependency_kind is DependencyKind.FAN_IN
             named[job.id] = await store.parents(job.id) if spawned_too else job.depends_on
     missing = list({p for ps in named.values() for p in ps if p not in read})

@@ -8,7 +8,10 @@ from holdfast.model.job import Event, Job, State, Transition
 from holdfast.verify.findings import Kind, Violation
 
 _ENDS_A_RUN = frozenset(
-    {Event.LAPSE, Event.RETRY, Event.GIVE_BACK, Event.FAIL, Event.EXHAUST, Event.EXPIRE}
+    {
+        *(Event.LAPSE, Event.RETRY, Event.GIVE_BACK, Event.WAIT),
+        *(Event.FAIL, Event.EXHAUST, Event.EXPIRE),
+    }
 )
 
 

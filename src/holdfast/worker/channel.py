@@ -10,13 +10,14 @@ from datetime import datetime
 
 from holdfast.errors import PermanentError
 from holdfast.model import lifecycle
+from holdfast.model.children import ChildJob, child_job
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Submission
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.submitter import Submitter
 from holdfast.store import Fence, JobNote, Store, TransactionalStore
-from holdfast.tasks.context import no_transaction
+from holdfast.tasks.transactions import no_transaction
 from holdfast.worker.run import Run
 
 
@@ -114,6 +115,12 @@ class WorkerChannel:
         parents = await persist(lambda: store.parents(self._run.job.id))
         jobs = await persist(lambda: store.get(parents))
         return {job.id: job.result for job in jobs if job is not None}
+
+    async def children(self) -> list[ChildJob]:
+        store, persist = self._store, self._submitter.persist
+        ids = await persist(lambda: store.children(self._run.job.id))
+        jobs = await persist(lambda: store.get(ids))
+        return [child_job(job) for job in jobs if job is not None]
 
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False

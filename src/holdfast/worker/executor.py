@@ -19,8 +19,9 @@ from holdfast.errors import (
     StaleLeaseError,
     TaskError,
     TemporaryError,
+    WaitForChildren,
 )
-from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job
+from holdfast.model.job import DamagedJob, DependencyKind, Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
 from holdfast.observe.current import CURRENT_JOB
@@ -63,7 +64,13 @@ class Interrupted(msgspec.Struct, frozen=True, tag=True):
     why: Interruption
 
 
-Outcome = Succeeded | Failed | Interrupted
+class Waiting(msgspec.Struct, frozen=True, tag=True):
+    """The handler ended because its job waits for the jobs it spawned."""
+
+    kind: DependencyKind
+
+
+Outcome = Succeeded | Failed | Interrupted | Waiting
 
 
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
@@ -98,6 +105,8 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
             return Interrupted(Interruption.CANCELLED)
         case StaleLeaseError():
             return Interrupted(Interruption.LEASE_LOST)
+        case WaitForChildren():
+            return Waiting(DependencyKind(error.kind))
         case PermanentError():
             category = FailureCategory.PERMANENT
         case TemporaryError():

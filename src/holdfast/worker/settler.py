@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import PermanentError, SchemaVersionError, StoreError, StoreUnavailableError
 from holdfast.model import lifecycle
+from holdfast.model.children import waiting
 from holdfast.model.deadlines import timeout_failure
 from holdfast.model.job import Failure, FailureCategory, Job, State
 from holdfast.observe import Observer, Outage, Silent
@@ -28,6 +29,7 @@ from holdfast.worker.executor import (
     Interruption,
     Outcome,
     Succeeded,
+    Waiting,
 )
 from holdfast.worker.run import Run
 from holdfast.worker.supervisor.protocol import LeaseListener
@@ -209,6 +211,8 @@ class Settler:
                 return lifecycle.cancelled(job, now=now)
             case Interrupted(why) if why in _GIVEN_BACK:
                 return lifecycle.given_back(job, now=now, reason=_GIVEN_BACK[why])
+            case Waiting(kind):
+                return waiting(job, kind, now=now)
             case Interrupted():
                 failure = timeout_failure(run.timeout, HOST)
             case Failed(failure):
@@ -307,6 +311,8 @@ def _ignored(outcome: Outcome, after: Job) -> str | None:
                 "what the handler returned, or set after its block, is not kept:"
                 " call ctx.set_result() before the block ends"
             )
+        case Waiting():
+            return "the job cannot wait for its children any more"
         case Succeeded():
             return None
 
@@ -323,4 +329,5 @@ _EVENTS = {
     State.DEAD_LETTER: "job.dead",
     State.CANCELLED: "job.cancelled",
     State.RETRYING: "job.retrying",
+    State.PENDING: "job.waiting",
 }

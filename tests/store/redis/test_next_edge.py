@@ -50,6 +50,7 @@ FOLLOWED: frozenset[Edge] = frozenset(
         (State.RUNNING, Event.EXHAUST, State.DEAD_LETTER),
         (State.RUNNING, Event.RETRY, State.RETRYING),
         (State.RUNNING, Event.LAPSE, State.RETRYING),
+        (State.RUNNING, Event.WAIT, State.PENDING),
         (State.FAILED, Event.REOPEN, State.SCHEDULED),
         (State.FAILED, Event.REOPEN, State.DELAYED),
         (State.DEAD_LETTER, Event.REOPEN, State.SCHEDULED),
@@ -75,7 +76,6 @@ OURS: frozenset[Edge] = frozenset(
 
 BULLMQ_ONLY: frozenset[Edge] = frozenset(
     {
-        (State.RUNNING, Event.GIVE_BACK, State.PENDING),  # a job waits for children it added
         (State.COMPLETED, Event.REOPEN, State.SCHEDULED),  # job.retry("completed")
         (State.COMPLETED, Event.REOPEN, State.DELAYED),
         (State.CANCELLED, Event.REOPEN, State.SCHEDULED),  # BullMQ sees it as failed

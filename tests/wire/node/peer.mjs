@@ -4,13 +4,14 @@ import { createInterface } from "node:readline";
 import Redis from "ioredis";
 
 const [, , pkg, port] = process.argv;
-const { Queue, Worker, QueueEvents, FlowProducer, UnrecoverableError, DelayedError, WaitingError } = await import(pkg);
+const { Queue, Worker, QueueEvents, FlowProducer, UnrecoverableError, DelayedError, WaitingError, WaitingChildrenError } = await import(pkg);
 const connection = { host: "127.0.0.1", port: Number(port), maxRetriesPerRequest: null };
 const options = { connection };
 const redis = new Redis(connection);
 const queues = new Map();
 const workers = new Map();
 const listeners = new Map();
+const fetched = new Map();
 const seen = [];
 const waiting = [];
 
@@ -41,11 +42,16 @@ async function handle(job, token) {
     await job.moveToWait(token);
     throw new WaitingError();
   }
+  if (data.steps && job.attemptsStarted === 1) {
+    const parent = { id: job.id, queue: job.queueQualifiedName };
+    for (const name of data.steps) await queue("kid").add(name, {}, { parent });
+  }
+  if (data.steps && await job.moveToWaitingChildren(token)) throw new WaitingChildrenError();
   if (data.limited && job.attemptsStarted === 1) {
     await queue(job.queueName).rateLimit(data.limited);
     throw Worker.RateLimitError();
   }
-  return data.children ? await job.getChildrenValues() : (data.result ?? { ran: job.name });
+  return data.children || data.steps ? await job.getChildrenValues() : (data.result ?? { ran: job.name });
 }
 
 const verbs = {
@@ -89,6 +95,26 @@ const verbs = {
     workers.set(name, worker);
     await worker.waitUntilReady();
     return true;
+  },
+  // A worker without a processor: jobs are fetched and settled by hand.
+  fetch: async ({ queue: name, token }) => {
+    if (!workers.has(name)) workers.set(name, new Worker(name, null, options));
+    const job = await workers.get(name).getNextJob(token);
+    if (job) fetched.set(job.id, job);
+    return job?.id ?? null;
+  },
+  settle: async ({ id, token, value, error }) => {
+    const job = fetched.get(id);
+    if (error) await job.moveToFailed(new Error(error), token, false);
+    else await job.moveToCompleted(value, token, false);
+    return true;
+  },
+  finished: async ({ queue: name, id }) => {
+    const events = new QueueEvents(name, options);
+    listeners.set(name, events);
+    await events.waitUntilReady();
+    const job = await queue(name).getJob(id);
+    return await job.waitUntilFinished(events, 15000);
   },
   rest: async ({ queue: name }) => {
     await workers.get(name)?.close();

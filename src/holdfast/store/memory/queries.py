@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -164,6 +164,16 @@ def dependents(tables: Tables, limit: int) -> list[Dependent]:
             found.append(Dependent(job, tuple(parents)))
     found.sort(key=lambda dependent: tables.numbers[dependent.job.id])
     return found[:limit]
+
+
+def lock(tables: Tables, wanted: NamedLock, now: datetime, ttl: timedelta) -> bool:
+    """Write a lock unless another holder has the name; see ``Store.lock``."""
+    found = tables.locks.get(wanted.name)
+    latest = now + ttl if ttl else datetime.max.replace(tzinfo=UTC)
+    if found is not None and found.holder != wanted.holder and now < found.until <= latest:
+        return False
+    tables.locks[wanted.name] = wanted
+    return True
 
 
 def locks(tables: Tables, prefix: str, now: datetime) -> list[NamedLock]:

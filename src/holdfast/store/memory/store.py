@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
 from msgspec.structs import replace
@@ -185,6 +185,8 @@ class MemoryStore(RecordTable):
         after = self._write(stored, merged(stored, change.after))
         if after.state is State.PENDING and stored.state in TERMINAL:
             return Swapped(written=True, has_dependents=self._tables.wait_again(after))
+        if after.state is State.PENDING and stored.state is State.RUNNING:
+            return Swapped(written=True, has_dependents=self._tables.wait_for_children(after))
         waiting = [c for c in self._tables.children[after.id] if self._tables.is_waiting(c)]
         if after.state in TERMINAL:
             for child in waiting:
@@ -278,13 +280,8 @@ class MemoryStore(RecordTable):
         return True
 
     async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        now = self.now()
-        found = self._tables.locks.get(name)
-        latest = now + ttl if ttl else datetime.max.replace(tzinfo=UTC)
-        if found is not None and found.holder != holder and now < found.until <= latest:
-            return False
-        self._tables.locks[name] = NamedLock(name, holder, now + ttl, data)
-        return True
+        wanted = NamedLock(name, holder, self.now() + ttl, data)
+        return queries.lock(self._tables, wanted, self.now(), ttl)
 
     async def locks(self, prefix: str) -> list[NamedLock]:
         return queries.locks(self._tables, prefix, self.now())
@@ -302,6 +299,9 @@ class MemoryStore(RecordTable):
 
     async def parents(self, job_id: str) -> list[str]:
         return list(self._tables.edges.get(job_id, ()))
+
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        return self._tables.followers(job_id) if waiting else self._tables.children_of(job_id)
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return [list(self._tables.history.get(job_id, ())) for job_id in ids]

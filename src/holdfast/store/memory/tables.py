@@ -67,9 +67,17 @@ class Tables:
         self.places = 0
         self.newest_event = 0
 
+    def children_of(self, job_id: str) -> list[str]:
+        """Return the jobs that a job spawned itself, in order of submission."""
+        return [job.id for job in self.jobs.values() if job.spawned_by == job_id]
+
+    def followers(self, job_id: str) -> list[str]:
+        """Return the jobs that are linked to a job they wait or waited for, by id."""
+        return sorted(child for child in self.children.get(job_id, ()) if child in self.jobs)
+
     def spawned_by(self, job_id: str) -> Iterator[str]:
         """Yield all jobs that a job spawned, transitively, in order of submission."""
-        for child in [job.id for job in self.jobs.values() if job.spawned_by == job_id]:
+        for child in self.children_of(job_id):
             yield child
             yield from self.spawned_by(child)
 
@@ -110,6 +118,16 @@ class Tables:
         for parent in edges:
             state = self.jobs[parent].state if parent in self.jobs else None
             edges[parent] = end_on_retry(job.dependency_kind, state)
+        return is_verdict_due(job, edges)
+
+    def wait_for_children(self, job: Job) -> bool:
+        """Let a job wait for what it spawned; return whether a verdict may be due."""
+        edges = self.edges[job.id]
+        edges.update(dict.fromkeys(edges, State.COMPLETED))
+        for child in self.children_of(job.id):
+            state = self.jobs[child].state
+            edges[child] = state if state in TERMINAL else None
+            self.children[child].add(job.id)
         return is_verdict_due(job, edges)
 
     def amend(self, change: Change) -> Swapped:

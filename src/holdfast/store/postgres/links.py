@@ -17,6 +17,7 @@ from holdfast.model.dependencies import ENDED_SUFFICES
 from holdfast.model.job import TERMINAL, DependencyKind, Job, State
 from holdfast.store.postgres.arrays import Flags, Longs, Texts
 from holdfast.store.postgres.connection import StatementRunner
+from holdfast.store.postgres.params import kind_value
 from holdfast.store.postgres.rows import WIDTH, job_of
 
 
@@ -86,6 +87,20 @@ async def wait_again(session: StatementRunner, job: Job, states: Mapping[str, St
     lenient = job.dependency_kind in ENDED_SUFFICES
     params = {"child": job.id, "eager": eager, "lenient": lenient}
     ((is_due,),) = await session.run("wait_again", params)
+    return bool(is_due)
+
+
+async def children_of(session: StatementRunner, job_id: str) -> set[str]:
+    """Return the jobs that a job spawned."""
+    return {id_ for (id_,) in await session.run("children", {"id": job_id})}
+
+
+async def wait_for_children(session: StatementRunner, job: Job) -> bool:
+    """Let a job that ran wait for what it spawned; return whether a verdict may be due."""
+    await session.run("pending_remove", {"child": Texts([job.id])})
+    is_strict = job.dependency_kind not in ENDED_SUFFICES
+    params = {"child": job.id, "kind": kind_value(job), "strict": is_strict}
+    ((is_due,),) = await session.run("wait_for_children", params)
     return bool(is_due)
 
 

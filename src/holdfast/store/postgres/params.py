@@ -43,7 +43,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         "limit_key": Texts([j.limit_key or None for j in read] * times),
         "dedupe": Documents([document(j.dedupe) for j in read] * times),
         "depends_on": Texts([literal(j.depends_on) for j in read] * times),
-        "dependency_kind": Texts([_kind(j) for j in read] * times),
+        "dependency_kind": Texts([kind_value(j) for j in read] * times),
         "spawned_by": Texts([j.spawned_by or None for j in read] * times),
         "extra": Blobs([j.extra for j in read] * times),
         **_shared("type", Texts, [j.type for j in read]),
@@ -96,7 +96,7 @@ def add_one_params(job: Job) -> Columns:
         "correlation_id": job.correlation_id or None,
         "callback_url": job.callback_url or None,
         "limit_key": job.limit_key or None,
-        "dependency_kind": _kind(job),
+        "dependency_kind": kind_value(job),
         "depth": job.depth,
         "extra": job.extra,
         "state": _names[job.state],
@@ -239,7 +239,8 @@ def _enters(change: Change) -> bool:
     )
 
 
-def _kind(job: Job) -> str | None:
+def kind_value(job: Job) -> str | None:
+    """Return how a job waits, as stored."""
     kind = job.dependency_kind
     return None if kind is DependencyKind.AFTER else kind.value
 

@@ -52,6 +52,13 @@ async def parents(state: StoreState, job_id: str) -> list[str]:
     return [id_ for (id_,) in await state.run("parents", {"id": job_id})]
 
 
+async def children(state: StoreState, job_id: str, *, waiting: bool) -> list[str]:
+    """Return the jobs that a job spawned, or that wait for it; see ``Store.children``."""
+    if waiting:
+        return sorted(id_ for (id_,) in await state.run("followers", {"id": job_id}))
+    return [id_ for (id_,) in await state.run("children", {"id": job_id})]
+
+
 async def history(state: StoreState, ids: Sequence[str]) -> list[list[Transition]]:
     """Return the transitions of jobs; see ``Store.history``."""
     found: defaultdict[str, list[Transition]] = defaultdict(list)

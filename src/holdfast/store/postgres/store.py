@@ -246,6 +246,9 @@ class PostgresStore:
     async def parents(self, job_id: str) -> list[str]:
         return await read.parents(self._state, job_id)
 
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        return await read.children(self._state, job_id, waiting=waiting)
+
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return await read.history(self._state, ids)
 

@@ -11,7 +11,12 @@ from holdfast.model.job import TERMINAL, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.connection import PostgresSession, StatementRunner
-from holdfast.store.postgres.links import lock_parents, wait_again
+from holdfast.store.postgres.links import (
+    children_of,
+    lock_parents,
+    wait_again,
+    wait_for_children,
+)
 from holdfast.store.postgres.params import complete_params, is_completion, swap_params
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.read import get
@@ -134,8 +139,9 @@ def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
 
 
 def _waits_again(change: Change) -> bool:
-    """Whether a job that had ended waits for its dependencies again."""
-    return change.after.state is State.PENDING and change.before.state in TERMINAL
+    """Whether a job that ended waits for its dependencies, or one that ran for its children."""
+    before = change.before.state
+    return change.after.state is State.PENDING and (before in TERMINAL or before is State.RUNNING)
 
 
 async def _write_again(
@@ -146,13 +152,20 @@ async def _write_again(
     The jobs themselves are locked with them, in the order of every statement that locks several.
     """
     ids = {change.before.id for run in runs for _, change in run}
+    for change in (change for run in runs for _, change in run):
+        if change.before.state is State.RUNNING and _waits_again(change):
+            ids |= await children_of(session, change.before.id)
     states = (await lock_parents(session, again, ids.union(*(j.depends_on for j in again)))).states
     written: dict[int, bool] = {}
     for run in runs:
         written |= await write_run(session, run, numbers)
         for n, change in run:
             if n in written and _waits_again(change):
-                written[n] = await wait_again(session, change.after, states)
+                written[n] = await (
+                    wait_for_children(session, change.after)
+                    if change.before.state is State.RUNNING
+                    else wait_again(session, change.after, states)
+                )
     return written
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
-from holdfast.model.job import Encoding, Failure, FailureCategory, Job, State
+from holdfast.model.job import DependencyKind, Encoding, Failure, FailureCategory, Job, State
 from holdfast.model.policy import Backoff, BackoffKind, CustomDelay
 from holdfast.model.profiles import BULLMQ
 from holdfast.model.times import CENTURY
@@ -84,6 +84,7 @@ def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "stall") 
         backoff=backoff(options.get("backoff"), unknown_backoff),
         max_attempts=max(_attempts(options.get("attempts")), rest.max_attempts),
         generation=rest.generation,
+        dependency_kind=rest.kind or DependencyKind.AFTER,
         cancel=rest.cancel,
         failure=None
         if ended

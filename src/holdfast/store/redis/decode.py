@@ -146,7 +146,7 @@ def _shared(
         limit_key=text(limit_key),
         dedupe=fixed.dedupe,
         depends_on=_ids.decode(depends_on) if depends_on else (),
-        dependency_kind=fixed.dependency_kind,
+        dependency_kind=rest.kind or fixed.dependency_kind,
         depth=fixed.depth,
         spawned_by=fixed.spawned_by,
         extra=fixed.extra,

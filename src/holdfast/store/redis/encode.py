@@ -129,13 +129,16 @@ def now_values(job: Job) -> list[str]:
 
 def rest_value(before: Job, after: Job) -> str | None:
     """Return ``hf:rest``; None when a change leaves it as it is."""
-    return _json(_rest_of(after)) if rest_changed(before, after) else None
+    if not rest_changed(before, after):
+        return None
+    return _json(replace(_rest_of(after), kind=after.dependency_kind))
 
 
 def rest_changed(before: Job, after: Job) -> bool:
     """Whether a change concerns ``hf:rest``."""
     return (
         before.max_attempts != after.max_attempts
+        or before.dependency_kind is not after.dependency_kind
         or before.generation != after.generation
         or before.cancel != after.cancel
         or before.failure != after.failure

@@ -59,6 +59,8 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``hf:rest``: what changes rarely and no script reads; absent until the first change."""
 
     max_attempts: int
+    kind: DependencyKind | None = None
+    """How the job waits, once that has changed."""
     generation: int = 1
     cancel: CancelRequest | None = None
     failure: Failure | None = None

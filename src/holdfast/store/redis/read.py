@@ -47,6 +47,15 @@ async def parents(session: RedisSession, job_id: str) -> list[str]:
     return sorted(places, key=lambda parent: places[parent])
 
 
+async def children(session: RedisSession, job_id: str, *, waiting: bool) -> list[str]:
+    """Return what a job spawned, its other children, or who waits; see ``Store.children``."""
+    if waiting:
+        (found,) = await session.call("peek", "followers", pack([job_id]))
+        return sorted(child.decode() for child in found)
+    (found,) = await session.call("peek", "children", pack([job_id]))
+    return [child.decode() for child in found]
+
+
 async def history(session: RedisSession, ids: Sequence[str]) -> list[list[Transition]]:
     """Return the transitions of each job; see ``Store.history``."""
     found = await session.call("peek", "history", pack(list(map(clean, ids))))

@@ -78,7 +78,7 @@ _OPTIONS = frozenset(
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
         *("durability", "replicas", "confirm_within", "unknown_backoff"),
         *("stalled_interval", "max_stalled_count", "stream_length", "metrics"),
-        *("remove_on_complete", "remove_on_fail", "max_started_attempts"),
+        *("remove_on_complete", "remove_on_fail", "max_started_attempts", "limiter"),
     }
 )
 FOREVER = timedelta(days=36_500)
@@ -114,6 +114,8 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often a job of BullMQ may stall before it fails."""
     max_started_attempts: int = 0
     """How often a job of BullMQ may start, with or without an attempt used; 0: any number."""
+    limiter: tuple[int, int] | None = None
+    """BullMQ's limiter of the workers here: jobs of one queue, in so many milliseconds."""
     stream_length: int = 0
     """About how many events a queue's BullMQ stream keeps; 0: as the queue's own setting says."""
     metrics: int = 0
@@ -159,6 +161,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             stalled_interval=timedelta(seconds=_number(options, "stalled_interval", 30)),
             max_stalled_count=_number(options, "max_stalled_count", 1, least=0),
             max_started_attempts=_number(options, "max_started_attempts", 0),
+            limiter=_limiter(options),
             stream_length=_number(options, "stream_length", 0),
             metrics=_number(options, "metrics", 0, most=MOST_METRICS),
             remove_on_complete=_removal(options, "remove_on_complete"),
@@ -187,11 +190,25 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             "metrics": self.metrics,
             "max_started_attempts": self.max_started_attempts,
             "stalls": self._stalls,
+            "limiter": self.limiter,
         }
         keep = {"removeOnComplete": self.remove_on_complete, "removeOnFail": self.remove_on_fail}
         given = {name: value for name, value in found.items() if value}
         given |= {name: value for name, value in keep.items() if value is not None}
         return msgspec.json.encode(given).decode()
+
+
+def _limiter(options: dict[str, str]) -> tuple[int, int] | None:
+    """Read a number of jobs and a time: ``100/1000`` are 100 jobs in 1,000 milliseconds."""
+    if "limiter" not in options:
+        return None
+    most, slash, period = options["limiter"].partition("/")
+    parts = {"limiter": most, "limiter period": period}
+    if not slash:
+        raise StoreError(
+            f"limiter must be jobs/milliseconds such as 100/1000, got {options['limiter']!r:.60}"
+        )
+    return _number(parts, "limiter", 0), _number(parts, "limiter period", 0)
 
 
 def _removal(options: dict[str, str], name: str) -> Removal | None:

@@ -196,6 +196,9 @@ class RedisStore:
     async def parents(self, job_id: str) -> list[str]:
         return await read.parents(self.session, job_id)
 
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        return await read.children(self.session, job_id, waiting=waiting)
+
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return await read.history(self.session, ids)
 

@@ -158,6 +158,8 @@ def one_change(change: Change) -> Params:
         params["lapsed"] = True
     if change.until is not None:
         params["until"] = fields.micros(change.until)
+    if after.state is State.PENDING and before.state is State.RUNNING:
+        params["kind"] = after.dependency_kind.value
     if after.trail or after.due_at != before.due_at:
         _add_move(after, before, params, values)
     params["fields"] = values

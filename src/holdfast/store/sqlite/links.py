@@ -41,6 +41,15 @@ def wait_again(tx: Transaction, job: Job, seq: int) -> bool:
     return bool(tx.execute(statement("is_verdict_due"), (seq,)).fetchone()[0])
 
 
+def wait_for_children(tx: Transaction, job: Job, seq: int) -> bool:
+    """Let a job wait for what it spawned; return whether a verdict may be due."""
+    tx.execute(statement("set_kind"), (seq, job.dependency_kind._value_))
+    tx.execute(statement("close_edges"), (seq,))
+    tx.execute(statement("link_children"), (seq, key_of(job.id)))
+    tx.execute(statement("update_verdict_due"), (seq,))
+    return bool(tx.execute(statement("is_verdict_due"), (seq,)).fetchone()[0])
+
+
 def _link_family(tx: Transaction, job: Job, parent: str, seq: int, *, before: int) -> None:
     """Link a FAN_IN to all that a dependency has spawned."""
     if job.dependency_kind is DependencyKind.FAN_IN:

@@ -53,6 +53,15 @@ def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
     return [id_of(key) for _, key in sorted(rows, key=lambda row: row[0])]
 
 
+def children(connection: sqlite3.Connection, job_id: str, *, waiting: bool) -> list[str]:
+    """Return the jobs that a job spawned, or that wait for it; see ``Store.children``."""
+    if waiting:
+        rows = connection.execute(statement("followers"), (key_of(job_id),))
+        return sorted(id_of(key) for (key,) in rows)
+    rows = connection.execute(statement("children"), (key_of(job_id),))
+    return [id_of(key) for (key,) in rows]
+
+
 def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Transition]]:
     """Return the transitions of each job; see ``Store.history``."""
     found = []

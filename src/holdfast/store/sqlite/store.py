@@ -221,6 +221,10 @@ class SQLiteStore:
         session = await self._get_session()
         return await session.read(lambda db: read.parents(db, job_id))
 
+    async def children(self, job_id: str, *, waiting: bool = False) -> list[str]:
+        session = await self._get_session()
+        return await session.read(lambda db: read.children(db, job_id, waiting=waiting))
+
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         session = await self._get_session()
         return await session.read(lambda db: read.history(db, ids))

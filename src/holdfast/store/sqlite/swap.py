@@ -25,7 +25,7 @@ from holdfast.store.sqlite.encode import (
     progress_row,
     settled_part,
 )
-from holdfast.store.sqlite.links import wait_again
+from holdfast.store.sqlite.links import wait_again, wait_for_children
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Change, Fence, JobNote, Renewal, Swapped
 
@@ -61,7 +61,9 @@ def _rounds(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _waits_again(change: Change) -> bool:
-    return change.after.state is State.PENDING and change.before.state in TERMINAL
+    """Whether a job that ended waits for its dependencies, or one that ran for its children."""
+    before = change.before.state
+    return change.after.state is State.PENDING and (before in TERMINAL or before is State.RUNNING)
 
 
 def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
@@ -85,7 +87,8 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
     has_dependents = _record_ends(tx, [(seq, change.after.state) for seq, change in matching])
     writes.finish()
     if len(matching) == 1 and _waits_again(change := matching[0][1]):
-        has_dependents = {seq for seq, _ in matching if wait_again(tx, change.after, seq)}
+        wait = wait_for_children if change.before.state is State.RUNNING else wait_again
+        has_dependents = {seq for seq, _ in matching if wait(tx, change.after, seq)}
     if len(matching) == len(changes):
         return [
             _WRITTEN_WITH_DEPENDENTS if seq in has_dependents else _WRITTEN for seq, _ in matching

@@ -24,14 +24,16 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, cast
 
 from holdfast.errors import JobCancelledError, ValidationError
+from holdfast.model.children import ChildJob
 from holdfast.model.job import LogLine, Progress
 from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.submission import Submission
 from holdfast.observe import logging
 from holdfast.runtime.importing import UnguardedScriptError
-from holdfast.tasks.context import Call, JobContext, Signals, SyncJobContext, no_transaction
+from holdfast.tasks.context import Call, JobContext, Signals, SyncJobContext
 from holdfast.tasks.registry import Handler, is_coroutine
 from holdfast.tasks.spawning import given_options
+from holdfast.tasks.transactions import no_transaction
 from holdfast.worker.executor import (
     MAX_MESSAGE,
     Failed,
@@ -47,6 +49,7 @@ from holdfast.worker.runners.protocol import (
     Done,
     KeepCheckpoint,
     Question,
+    ReadChildren,
     ReadResults,
     Reply,
     ReportProgress,
@@ -104,6 +107,11 @@ class RemoteChannel:
         results = await self._request(ReadResults())
         assert isinstance(results, dict)
         return cast("dict[str, bytes | None]", results)
+
+    async def children(self) -> list[ChildJob]:
+        found = await self._request(ReadChildren())
+        assert isinstance(found, list)
+        return cast("list[ChildJob]", found)
 
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False

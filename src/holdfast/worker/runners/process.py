@@ -20,9 +20,11 @@ from holdfast.worker.run import Run
 from holdfast.worker.runners.handlers import setup_for
 from holdfast.worker.runners.pool import ChildBrokenError, ChildDiedError, ChildPool, ChildProcess
 from holdfast.worker.runners.protocol import (
+    Answer,
     Done,
     KeepCheckpoint,
     Question,
+    ReadChildren,
     ReadResults,
     Reply,
     ReportProgress,
@@ -106,7 +108,7 @@ async def _reply(run: Run, question: Question) -> Reply:
         return Reply(None, wire_error(error))
 
 
-async def _answer(run: Run, question: Question) -> bool | str | dict[str, bytes | None] | None:
+async def _answer(run: Run, question: Question) -> Answer:
     match question:
         case ReportProgress(progress):
             await run.channel().progress(progress)
@@ -122,3 +124,5 @@ async def _answer(run: Run, question: Question) -> bool | str | dict[str, bytes 
             return await run.channel().spawn(submission, key)
         case ReadResults():
             return await run.channel().results()
+        case ReadChildren():
+            return await run.channel().children()

@@ -19,8 +19,9 @@ from holdfast.errors import (
     StoreUnavailableError,
     ValidationError,
 )
+from holdfast.model.children import ChildJob
 from holdfast.model.job import CancelRequest, Encoding, Job, LogLine, Progress
-from holdfast.worker.executor import Failed, Interrupted, Succeeded
+from holdfast.worker.executor import Failed, Interrupted, Succeeded, Waiting
 
 HEADER = 4
 """Bytes of the length before each message."""
@@ -63,10 +64,14 @@ class ChildError(msgspec.Struct, frozen=True):
     faults: list[Fault]
 
 
+Answer = bool | str | dict[str, bytes | None] | list[ChildJob] | None
+"""What a question may return."""
+
+
 class Reply(msgspec.Struct, frozen=True, tag=True):
     """The answer to a question."""
 
-    value: bool | str | dict[str, bytes | None] | None
+    value: Answer
     error: ChildError | None = None
 
 
@@ -115,14 +120,18 @@ class ReadResults(msgspec.Struct, frozen=True, tag=True):
     """The handler reads the results of the jobs it depends on."""
 
 
+class ReadChildren(msgspec.Struct, frozen=True, tag=True):
+    """The handler reads the jobs it spawned."""
+
+
 class Done(msgspec.Struct, frozen=True, tag=True):
     """The outcome of the job; a child that is ``leaving`` takes no other."""
 
-    outcome: Succeeded | Failed | Interrupted
+    outcome: Succeeded | Failed | Interrupted | Waiting
     leaving: bool
 
 
-Question = ReportProgress | WriteLog | KeepCheckpoint | SpawnJob | ReadResults
+Question = ReportProgress | WriteLog | KeepCheckpoint | SpawnJob | ReadResults | ReadChildren
 ChildMessage = Up | Broken | Done | Question
 
 _encoder = msgspec.msgpack.Encoder()

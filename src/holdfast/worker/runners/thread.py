@@ -18,7 +18,8 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from holdfast.errors import StaleLeaseError
 from holdfast.observe import Observer
-from holdfast.tasks.context import SyncJobContext, no_transaction
+from holdfast.tasks.context import SyncJobContext
+from holdfast.tasks.transactions import no_transaction
 from holdfast.worker.executor import Outcome, perform_sync
 from holdfast.worker.run import Run
 

@@ -13,7 +13,7 @@ WITH candidate AS (
     ORDER BY w.child
     LIMIT %(limit)s::integer
 )
-SELECT {columns}, parents.ids, parents.states
+SELECT {columns}, coalesce(parents.ids, '{}'), coalesce(parents.states, '{}')
 FROM candidate
 JOIN {schema}.job j ON j.number = candidate.child
 JOIN {schema}.body b ON b.number = candidate.child

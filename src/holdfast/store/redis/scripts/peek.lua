@@ -1,6 +1,7 @@
--- peek: returns what is stored beside a job: its history, hf:rest, its log, its parents.
+-- peek: returns what is stored beside a job: its history, hf:rest, its log, its parents,
+-- its children, the jobs that wait or waited for it.
 -- edges: none
--- ARGV[7] 'history', 'rest', 'logs' or 'parents'; ARGV[8] msgpack: a list of ids
+-- ARGV[7] 'history', 'rest', 'logs', 'parents', 'children' or 'followers'; ARGV[8] msgpack: a list of ids
 -- returns: per id a list of strings
 -- needs: base queue job links forget flow sync
 local what = ARGV[7]
@@ -16,10 +17,44 @@ local function details(j)
   return found
 end
 
+-- The jobs that a job spawned itself, then the children that BullMQ clients gave it.
+local function children_of(job_id)
+  local found, seen, j = {}, {}, find(job_id)
+  local function add(child)
+    if not seen[child] and (record_of(child) or find(child)) then found[#found + 1] = child end
+    seen[child] = true
+  end
+  for _, each in ipairs(call('ZRANGE', shared .. 'spawn:' .. job_id, 0, -1)) do add(each) end
+  local keys = j and call('SMEMBERS', j.key .. ':dependencies') or {}
+  for _, each in ipairs(j and call('HKEYS', j.key .. ':processed') or {}) do keys[#keys + 1] = each end
+  for _, each in ipairs(j and call('HKEYS', j.key .. ':failed') or {}) do keys[#keys + 1] = each end
+  table.sort(keys)
+  local links = call('HGETALL', shared .. 'p:' .. job_id)
+  for i = 1, #links, 2 do seen[links[i]] = true end
+  for _, key in ipairs(keys) do
+    local place = string.sub(key, #prefix + 2)
+    local id = string.match(place, '^[^:]*:(.*)$')
+    if id then add(record_of(id) and id or place) end
+  end
+  return found
+end
+
+local function followers_of(job_id)
+  local found = {}
+  for _, each in ipairs(call('SMEMBERS', shared .. 'c:' .. job_id)) do
+    if record_of(each) then found[#found + 1] = each end
+  end
+  return found
+end
+
 local answers = {}
 for i, job_id in ipairs(cmsgpack.unpack(ARGV[8])) do
   if what == 'parents' then
     answers[i] = call('HGETALL', shared .. 'p:' .. job_id)
+  elseif what == 'children' then
+    answers[i] = children_of(job_id)
+  elseif what == 'followers' then
+    answers[i] = followers_of(job_id)
   else
     local j = find(job_id)
     answers[i] = j and details(j) or {}

@@ -71,7 +71,11 @@ local function put_in_place(j, c, prev)
   elseif c.state == 'PENDING' then
     put(j, 'delay', c.due and int(c.delay) or 0)
     call('ZADD', q.base .. 'waiting-children', now_ms, j.id)
-    emit(q, 'waiting-children', 'jobId', j.id)
+    if prev == 'active' then
+      emit(q, 'waiting-children', 'jobId', j.id, 'prev', prev)
+    else
+      emit(q, 'waiting-children', 'jobId', j.id)
+    end
   end
   save(j)
 end
@@ -120,6 +124,7 @@ local function write(j, c)
   if old == 'RUNNING' and j.q.concurrency then j.q.needs_marker = true end
   if TERMINAL[c.state] then return finish(j, c, PREVIOUS[old]) end
   put_in_place(j, c, PREVIOUS[old])
+  if c.kind then return wait_for_children(j, c.kind) end
   return c.state == 'PENDING' and TERMINAL[old] and wait_again(j)
 end
 

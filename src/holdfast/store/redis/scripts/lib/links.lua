@@ -2,6 +2,12 @@
 -- parent is live), c:<parent> the set of its children, f:<parent> those of kind FAN_IN, spawn:<id>
 -- the jobs it spawned. The index 'ripe' holds the jobs on which a verdict is due.
 -- BullMQ calls what a job waits for its children, and the job that waits their parent.
+local function key_of(job_id)
+  local _, name = read_record(record_of(job_id))
+  if string.sub(job_id, 1, #name + 1) == name .. ':' then return prefix .. ':' .. job_id end
+  return prefix .. ':' .. name .. ':' .. job_id
+end
+
 local function is_verdict_due(child)
   local kind = call('HGET', shared .. 'kinds', child)
   local open, ended, unsuccessful = 0, 0, 0
@@ -13,13 +19,10 @@ local function is_verdict_due(child)
     end
   end
   if kind == 'AFTER_ANY' then return ended > 0 end
+  if open == 0 and record_of(child) and call('HGET', key_of(child), 'hf:waits') then
+    return unsuccessful > 0 and kind ~= 'AFTER_ALL' or call('SCARD', key_of(child) .. ':dependencies') == 0
+  end
   return open == 0 or unsuccessful > 0 and kind ~= 'AFTER_ALL'
-end
-
-local function key_of(job_id)
-  local _, name = read_record(record_of(job_id))
-  if string.sub(job_id, 1, #name + 1) == name .. ':' then return prefix .. ':' .. job_id end
-  return prefix .. ':' .. name .. ':' .. job_id
 end
 
 local function state_of(job_id)
@@ -66,8 +69,9 @@ end
 local function waiting_job(job_id)
   local key = key_of(job_id)
   local packed = unpack_now(call('HGET', key, 'hf:now'))
+  local _, name = read_record(record_of(job_id))
   return {
-    id = job_id, key = key, edges = shared .. 'p:' .. job_id, state = packed[STATE],
+    id = string.sub(key, #prefix + #name + 3), key = key, edges = shared .. 'p:' .. job_id, state = packed[STATE],
     held = packed[HELD] == '1', kind = call('HGET', shared .. 'kinds', job_id),
   }
 end
@@ -157,6 +161,32 @@ local function wait_again(j)
     end
   end
   show_children(j.job_id)
+  local due = is_verdict_due(j.job_id)
+  set_index('ripe', j.job_id, due and j.number or nil)
+  return due
+end
+
+-- Let a job that ran wait for what it spawned, and for no other job of ours; return whether a
+-- verdict on it is due. Children that BullMQ clients gave it stay among its dependencies.
+local function wait_for_children(j, kind)
+  local edges, links = shared .. 'p:' .. j.job_id, call('HGETALL', shared .. 'p:' .. j.job_id)
+  call('HSET', shared .. 'kinds', j.job_id, kind)
+  call('HSET', j.key, 'hf:waits', '1')
+  for i = 1, #links, 2 do
+    call('HSET', edges, links[i], string.match(links[i + 1], '^(%d+):') .. ':COMPLETED')
+    if record_of(links[i]) then call('SREM', j.key .. ':dependencies', key_of(links[i])) end
+  end
+  local wait = waiting_job(j.job_id)
+  for _, child in ipairs(call('ZRANGE', shared .. 'spawn:' .. j.job_id, 0, -1)) do
+    local state = state_of(child)
+    if state then
+      link(j.job_id, child)
+      local place = string.match(call('HGET', edges, child), '^(%d+):')
+      call('HSET', edges, child, place .. ':' .. (TERMINAL[state] and state or ''))
+      call('HDEL', j.key .. ':failed', key_of(child))
+      show_child(wait, child)
+    end
+  end
   local due = is_verdict_due(j.job_id)
   set_index('ripe', j.job_id, due and j.number or nil)
   return due

@@ -33,6 +33,9 @@ local function queue(name)
     concurrency = within(meta[2], MAX_COUNT), events_kept = stream_length(meta[4]),
     max = within(meta[5], MAX_COUNT), duration = within(meta[6], MAX_MILLIS),
   }
+  -- As in BullMQ: the number of the queue comes first, the period of the worker.
+  local limiter = setting('limiter')
+  if limiter then q.max, q.duration = q.max or limiter[1], limiter[2] end
   local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
   -- Without a version assume the older layout, because clients of both versions empty both lists.
   q.uses_paused_list = not major or major <= 5

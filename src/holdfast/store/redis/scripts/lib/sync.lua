@@ -37,7 +37,7 @@ local function next_edge(from, to, stalled)
     if to == 'FAILED' then return 'fail', to, 'failed by a BullMQ worker' end
     if to == 'DEAD_LETTER' then return 'exhaust', to, 'failed by a BullMQ worker' end
     if to == 'CANCELLED' then return 'cancel', to, 'failed by a BullMQ worker' end
-    if to == 'PENDING' then return 'give_back', to, 'waits for its children' end
+    if to == 'PENDING' then return 'wait', to, 'waits for its children' end
     if stalled then return 'lapse', 'RETRYING', 'stalled' end
     return 'retry', 'RETRYING', 'retried by a BullMQ worker'
   end

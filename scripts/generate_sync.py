@@ -1,7 +1,7 @@
 """Writes src/holdfast/operations/sync.py, the operations for blocking code.
 
-Each coroutine of ``JobOperations`` and ``Webhooks`` becomes a plain method with the same
-signature and the first line of its docstring: ``python -m scripts.generate_sync``.
+Each coroutine of ``JobOperations``, what it inherits, and ``Webhooks`` becomes a plain method
+with the same signature and the first line of its docstring: ``python -m scripts.generate_sync``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src/holdfast/operations/sync.py"
+CONTROL_TARGET = ROOT / "src/holdfast/operations/sync_control.py"
 HEAD = '''
 """The client operations for blocking code. Written by scripts/generate_sync.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from holdfast.operations.background import BackgroundOperations, BackgroundWebhooks, Home
+from holdfast.operations.background import Background, Home
+from holdfast.operations.sync_control import SyncControl
 from holdfast.store.connections import blocking
+from holdfast.webhooks.registry import Webhooks
 '''
 OPERATIONS = '''
-class SyncOperations(BackgroundOperations):
+class SyncOperations(SyncControl):
     """What ``Holdfast`` offers, blocking; usable from any thread, safe after a fork.
 
     Opens its own connection to the store at the first call, except when the app is started
@@ -39,8 +42,28 @@ class SyncOperations(BackgroundOperations):
         return SyncWebhooks(self._run, self._app.webhooks_over)
 '''
 WEBHOOKS = '''
-class SyncWebhooks(BackgroundWebhooks):
+class SyncWebhooks(Background[Webhooks]):
     """What ``Holdfast.webhooks`` offers, blocking."""
+'''
+CONTROL_HEAD = '''
+"""What operators do, for blocking code. Written by scripts/generate_sync.py."""
+
+from __future__ import annotations
+
+from holdfast.operations.background import Background, BackgroundOperations
+'''
+CONTROL = '''
+class SyncControl(BackgroundOperations):
+    """What operators do with an app or a client, blocking."""
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """Schedules of the code and dynamic ones: list, create, change, pause, run, delete."""
+        return SyncSchedules(self._run, lambda operations: operations.schedules)
+'''
+SCHEDULES = '''
+class SyncSchedules(Background[Schedules]):
+    """What ``Holdfast.schedules`` offers, blocking."""
 '''
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -48,9 +71,11 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 def generated() -> str:
     """Return the text of the module."""
     interface, registry = _parsed("operations.interface"), _parsed("webhooks.registry")
+    oversight = _parsed("operations.oversight")
+    methods = [*_methods(interface, "JobOperations"), *_methods(oversight, "OversightOperations")]
     classes = [
         OPERATIONS,
-        *(_method(method, _same_body(method)) for method in _methods(interface, "JobOperations")),
+        *(_method(method, _same_body(method)) for method in methods),
         WEBHOOKS,
         *(_method(method, [_forward(method)]) for method in _methods(registry, "Webhooks")),
     ]
@@ -60,9 +85,34 @@ def generated() -> str:
     constants = ast.ImportFrom(
         "holdfast.webhooks.registry", [ast.alias(n.id) for n in own if isinstance(n, ast.Name)], 0
     )
-    imports = [_import(n, used) for n in [*interface.body, *registry.body, constants]]
+    imports = [
+        _import(n, used) for n in [*interface.body, *oversight.body, *registry.body, constants]
+    ]
     exported = '__all__ = ["Home", "SyncOperations", "SyncWebhooks"]\n'
     module = "\n".join([HEAD.strip(), *imports, text, exported])
+    return _ruff("format", text=_ruff("check", "--select=I", "--fix", text=module))
+
+
+def generated_control() -> str:
+    """Return the text of the module with the part of operators."""
+    control, schedules = _parsed("operations.control"), _parsed("operations.schedules")
+    classes = [
+        CONTROL,
+        *(_method(method, _same_body(method)) for method in _methods(control, "Control")),
+        SCHEDULES,
+        *(_method(method, [_forward(method)]) for method in _methods(schedules, "Schedules")),
+    ]
+    text = "\n".join(classes)
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    own = [n.targets[0] for n in schedules.body if isinstance(n, ast.Assign)]
+    constants = ast.ImportFrom(
+        "holdfast.operations.schedules",
+        [ast.alias(n.id) for n in own if isinstance(n, ast.Name)],
+        0,
+    )
+    imports = [_import(n, used) for n in [*control.body, *schedules.body, constants]]
+    exported = '__all__ = ["SyncControl", "SyncSchedules"]\n'
+    module = "\n".join([CONTROL_HEAD.strip(), *imports, text, exported])
     return _ruff("format", text=_ruff("check", "--select=I", "--fix", text=module))
 
 
@@ -99,7 +149,7 @@ def _forward(node: Method) -> str:
     """Call the coroutine of the same name."""
     given = [argument.arg for argument in node.args.args[1:]]
     given += [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs]
-    call = f"self._run(lambda webhooks: webhooks.{node.name}({', '.join(given)}))"
+    call = f"self._run(lambda part: part.{node.name}({', '.join(given)}))"
     returns_nothing = node.returns is None or ast.unparse(node.returns) == "None"
     return call if returns_nothing else f"return {call}"
 
@@ -130,3 +180,4 @@ def _ruff(*command: str, text: str) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(generated(), "utf-8")
+    CONTROL_TARGET.write_text(generated_control(), "utf-8")

@@ -51,7 +51,8 @@ class Holdfast(JobOperations):
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
     directory. ``queues`` gives queues a profile by name (standard, lease, document, bullmq).
     ``keys`` (else ``$HOLDFAST_ENCRYPTION_KEYS``) encrypt the contents of jobs in the store;
-    ``redaction`` masks secrets in error texts and logs, ``webhooks`` are their settings.
+    ``redaction`` masks secrets in error texts and logs, ``webhooks`` are their settings,
+    ``version`` (else ``$HOLDFAST_APP_VERSION``) is what workers report as the app's.
     Use it as ``async with app:`` or call ``start`` and ``close``; ``app.sync`` is the same
     for blocking code.
     """
@@ -67,10 +68,12 @@ class Holdfast(JobOperations):
         keys: KeyRing | None = None,
         redaction: Redaction | None = None,
         webhooks: WebhookSettings | None = None,
+        version: str = "",
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+        self.version = version or os.environ.get("HOLDFAST_APP_VERSION", "")
         self.clock = clock or SystemClock()
         self.randomness = randomness or Randomness()
         given = from_environment()

@@ -21,6 +21,7 @@ from scripts import generate_sync
 from tests.conformance.stores import Place
 
 OPERATIONS = [
+    "failure_groups",
     "submit",
     "submit_batch",
     "chain",
@@ -47,6 +48,13 @@ OPERATIONS = [
     "resume",
     "workers",
     "explain",
+    "graph",
+    "limit_states",
+    "set_limit",
+    "lift_limit",
+    "drain",
+    "undrain",
+    "scale",
 ]
 
 
@@ -60,7 +68,7 @@ def app(place: Place) -> Iterator[Holdfast]:
 def test_both_forms_offer_the_same_operations() -> None:
     offered = {name for name in dir(SyncOperations) if not name.startswith("_")}
 
-    assert {*OPERATIONS, "close", "webhooks"} == offered
+    assert {*OPERATIONS, "close", "schedules", "webhooks"} == offered
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -83,6 +91,8 @@ def test_module_of_blocking_operations_is_up_to_date() -> None:
     written = generate_sync.TARGET.read_text("utf-8")
 
     assert generate_sync.generated() == written, "run make sync"
+    control = generate_sync.CONTROL_TARGET.read_text("utf-8")
+    assert generate_sync.generated_control() == control, "run make sync"
 
 
 def test_jobs_can_be_managed_without_a_loop(app: Holdfast) -> None:

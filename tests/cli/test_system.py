@@ -63,7 +63,7 @@ def test_queues_are_paused_resumed_and_listed(place: Place) -> None:
         (queue["name"], queue["paused"], {k: v for k, v in queue["counts"].items() if v})
         for queue in document
     ]
-    assert shown.splitlines()[1].endswith("paused")
+    assert " paused by " in shown.splitlines()[1]
     assert not place.json("queues")[0]["paused"]
 
 

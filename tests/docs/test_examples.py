@@ -23,13 +23,15 @@ import pytest
 from tests.architecture import tree
 from tests.cli.conftest import environment
 from tests.processes import PIPE, running
-from tests.servers import Postgres
+from tests.servers import Postgres, Valkey
 
 FENCE = re.compile(r"^```(\w+) (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [tree.ROOT / "README.md", *sorted((tree.ROOT / "docs").glob("*.md"))]
 WITH_EXAMPLES = [page for page in PAGES if FENCE.search(page.read_text("utf-8"))]
 SERVER = "DATABASE_URL"
 """Names a PostgreSQL server in the examples that need one."""
+REDIS = "REDIS_URL"
+"""Names a Redis server."""
 OMITTED = "..."
 VARYING = [
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
@@ -45,7 +47,14 @@ def _needs_server(page: Path) -> bool:
     return SERVER in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if not _needs_server(page)])
+def _needs_redis(page: Path) -> bool:
+    return REDIS in page.read_text("utf-8")
+
+
+PLAIN = [page for page in WITH_EXAMPLES if not _needs_server(page) and not _needs_redis(page)]
+
+
+@pytest.mark.parametrize("page", PLAIN)
 def test_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
     _try(page, tmp_path)
 
@@ -58,6 +67,17 @@ def test_examples_of_a_page_run_on_a_server_and_print_what_it_says(
     monkeypatch.setenv(SERVER, database)
 
     _try(page, tmp_path)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if _needs_redis(page)])
+def test_examples_of_a_page_run_on_redis_and_print_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Valkey() as server:
+        monkeypatch.setenv(REDIS, server.url)
+
+        _try(page, tmp_path)
 
 
 @pytest.fixture
@@ -147,6 +167,7 @@ def _run(folder: Path, command: list[str]) -> str:
     search = os.pathsep.join([str(folder), str(tree.PACKAGE.parent)])
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
     store = {"HOLDFAST_URL": url} if (url := os.environ.get(SERVER)) else {}
+    store |= {REDIS: url} if (url := os.environ.get(REDIS)) else {}
     with running(
         command,
         cwd=folder,

@@ -32,6 +32,7 @@ from holdfast import (
 )
 from holdfast.cli import cli
 from holdfast.client.operations import RemoteOperations
+from holdfast.client.oversight import RemoteOversight
 from holdfast.client.transport import ConnectionLost
 from holdfast.errors import ForbiddenError, ServiceError, StoreError, UnauthorizedError
 from holdfast.http.api_keys import Role
@@ -149,7 +150,7 @@ def test_every_operation_has_an_implementation_over_http() -> None:
     names = set(public(Operations)) - {"job"}
 
     assert names == set(public(OperationsBackend))
-    assert names <= set(vars(RemoteOperations))
+    assert names <= {*vars(RemoteOperations), *vars(RemoteOversight)}
     assert not issubclass(RemoteOperations, Operations)
     for name in names:
         on_store = public(Operations)[name].parameters
@@ -567,3 +568,14 @@ async def test_argument_of_the_wrong_type_is_refused_before_the_request(served: 
             await task.submit("one")  # type: ignore[arg-type]
         with pytest.raises(ValidationError, match="payload must fit the task: Expected `int`"):
             await remote.submit_batch([{"type": "counted.elsewhere", "payload": {"n": "one"}}])
+
+
+async def test_failure_groups_are_read_over_http(served: Served, client: Client) -> None:
+    job = await client.submit("fail")
+    async with working(served):
+        await client.wait(job.job_id, timeout=10)
+
+    found = await client.failure_groups(time_range="PT30M")
+
+    assert await served.app.failure_groups(time_range="PT30M") == found
+    assert ["no"] == [group.message for group in found.groups]

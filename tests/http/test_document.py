@@ -81,6 +81,7 @@ async def test_service_accepts_the_examples(site: Site, document: dict[str, Any]
             if "lease_token" in example:
                 example = {**example, "lease_token": claimed["lease_token"]}
             where = path.replace("{job_id}", claimed["job_id"]).replace("{queue}", "default")
+            where = where.replace("{scope}", "queue:default")
             reply = await site.call(method.upper(), where, example)
             unknown = (404,) if "{" in where else ()
             assert reply.status in (200, 201, 409, *unknown), (path, reply.body)
@@ -128,11 +129,14 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         APIError Attempt AttemptInfo AttemptResult AuditEntry AuditPage BackoffConfig
         BatchCancellationResult BatchDeletionResult BatchResult BatchRetryResult BatchSubmission
         CancellationResult CancellationStatus
+        EdgeKind GraphEdge GraphNode JobGraph
+        LimitInfo LimitLift LimitList LimitRule QueuePause QueueScale RunningJob
+        MissedRuns ScheduleInfo ScheduleList ScheduleRemoval ScheduleRun ScheduleSource
         Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
         DependencyOutput DependencyOutputs OutputEncoding
         DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
-        FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobPayload
-        JobResult
+        FailureCategory FailureDetails FailureGroup FailureGroups FailureInfo FailureSearchResult
+        Health JobEvent JobPayload JobResult
         JobSearchResult JobSetting JobSettings JobStatus JobSubmission LatencyStats LeaseState
         LeaseStates LogLine LogLines Origin ProgressInfo QueueAgeing QueueInfo QueueList QueueState
         QueueStats
@@ -163,7 +167,10 @@ async def test_document_explains_every_state(document: dict[str, Any]) -> None:
 async def test_tags_are_the_groups_of_routes(document: dict[str, Any]) -> None:
     tags = {o["tags"][0] for methods in document["paths"].values() for o in methods.values()}
 
-    groups = "submit jobs manage batches system events leases outcomes webhooks health"
+    groups = (
+        "submit jobs manage batches system oversight events leases outcomes webhooks schedules"
+        " control health"
+    )
     assert set(groups.split()) == tags
 
 

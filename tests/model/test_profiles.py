@@ -174,8 +174,10 @@ DOCUMENT_EDGES = {
 
 @pytest.mark.req("L-1", "L-3")
 def test_documents_move_only_along_the_edges_of_their_lifecycle() -> None:
-    """Besides those, a job may be cancelled or expire anywhere, and an operator may reopen it."""
+    """Besides those, a job may be cancelled or expire anywhere, an operator may reopen it, and a
+    handler may let it wait for the jobs it spawned."""
     out_of_band = {Event.CANCEL, Event.EXPIRE, Event.INHERIT, Event.REOPEN, Event.SUBMIT}
+    out_of_band |= {Event.WAIT}
     seen = {
         (document_word(_at(before)), document_word(_at(after)))
         for before, event, after in lifecycle.TABLE

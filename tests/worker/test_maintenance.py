@@ -479,9 +479,9 @@ async def test_ticks_between_two_first_records_of_a_schedule_are_not_lost(worker
     yard.clock.advance(299)
     seen = yard.clock.now()
     yard.clock.advance(2)
-    (entry,) = yard.app.crons.values()
-    await early._record_first(entry, seen)  # a write that was decided before the tick
-    await late._record_first(entry, yard.clock.now())  # and one that was decided after it
+    (schedule,) = await early._definitions.read()  # as both services see it
+    await early._record_first(schedule, seen)  # a write that was decided before the tick
+    await late._record_first(schedule, yard.clock.now())  # and one that was decided after it
     await late.once()
 
     assert 1 == len((await yard.app.search()).jobs)

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from holdfast.model.queues import QueuePause
 from holdfast.model.status import LogEntry
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.limits import LimitInfo
 from holdfast.store import QueueInfo
 
 
@@ -22,6 +24,7 @@ class QueueState(msgspec.Struct, frozen=True):
 
     queue: str
     paused: bool
+    pause: QueuePause | None = None
 
 
 class QueueAgeing(msgspec.Struct, frozen=True):
@@ -29,6 +32,19 @@ class QueueAgeing(msgspec.Struct, frozen=True):
 
     queue: str
     interval: timedelta | None
+
+
+class LimitList(msgspec.Struct, frozen=True):
+    """Every limit."""
+
+    limits: tuple[LimitInfo, ...]
+
+
+class LimitLift(msgspec.Struct, frozen=True):
+    """The limit that the code declares, which applies again; null: there is none."""
+
+    scope: str
+    limit: LimitInfo | None
 
 
 class WorkerList(msgspec.Struct, frozen=True):

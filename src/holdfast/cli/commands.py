@@ -29,6 +29,7 @@ SECTIONS = {
         "submit": ("submit", "Submit a job."),
         "jobs": ("jobs", "List jobs."),
         "job": ("jobs", "Show one job."),
+        "graph": ("graph", "Show the workflow around a job."),
         "explain": ("jobs", "Explain why a job is not running."),
         "cancel": ("manage", "Cancel jobs, by id or by filter."),
         "retry": ("manage", "Retry failed jobs, by id or by filter."),
@@ -40,8 +41,11 @@ SECTIONS = {
         "stats": ("system", "Show counts, rates and latencies."),
         "top": ("top", "Watch queues, jobs and workers live."),
         "queues": ("queues", "List queues, pause, resume or age one."),
-        "workers": ("system", "List live workers."),
+        "limits": ("limits", "List limits; set or lift one."),
+        "workers": ("workers", "List live workers; drain one."),
+        "schedules": ("schedules", "List schedules; create, change, pause or run one."),
         "failures": ("jobs", "List failed jobs and count their causes."),
+        "failure-groups": ("oversight", "List failures by type, code and message."),
         "events": ("system", "Show the event stream."),
         "verify": ("verify", "Check every job against its audit records."),
         "torture": ("torture", "Kill workers and prove that no job is lost."),
@@ -65,7 +69,7 @@ class Commands(click.Group):
         if cmd_name not in _PLACES:
             return None
         module = importlib.import_module(f"holdfast.cli.{_PLACES[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -37,6 +37,7 @@ _FILTERS = (
     click.option("--created-after", metavar="TIME", help="Submitted at or after this time."),
     click.option("--created-before", metavar="TIME", help="Submitted before this time."),
     click.option("--updated-after", metavar="TIME", help="Last changed at or after this time."),
+    click.option("--group", metavar="GROUP", help="Failed as this group, see failure-groups."),
 )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
+
 import click
 
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.submit import span_or_text
-from holdfast.cli.tables import span, table
+from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.job import State
+from holdfast.model.times import parse_duration
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import QueueInfo
 
 SHOWN = (
@@ -39,11 +43,27 @@ def queues(ctx: click.Context, url: str | None, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("name")
+@click.option("--reason", default="", help="Why, for others to see.")
+@click.option("--until", metavar="TIME", help="When it resumes by itself.")
+@click.option("--for", "for_", metavar="SPAN", help="How long, in place of --until.")
 @store_options
 @click.pass_context
-def pause(ctx: click.Context, name: str, url: str | None, as_json: bool) -> None:
+def pause(  # one parameter per option
+    ctx: click.Context,
+    name: str,
+    reason: str,
+    until: str | None,
+    for_: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
     """Pause a queue: no further job starts, running jobs finish."""
-    on_store(url or ctx.obj, lambda app: app.pause(name))
+    if until and for_:
+        raise click.UsageError("give --until or --for, not both")
+    end = SystemClock().now() + parse_duration(span_or_text(for_)) if for_ else until
+    on_store(
+        url or ctx.obj, lambda app: app.pause(name, reason=reason, until=end, by=getpass.getuser())
+    )
     report = {"queue": name, "paused": True}
     answer(report, as_json=as_json, show=lambda: click.echo(f"queue {name} is paused"))
 
@@ -75,6 +95,24 @@ def ageing(ctx: click.Context, name: str, interval: str, url: str | None, as_jso
     answer(report, as_json=as_json, show=lambda: click.echo(f"queue {name} {text}"))
 
 
+@queues.command()
+@click.argument("name")
+@click.option("--slots", default=20, show_default=True, help="Slots of one worker.")
+@store_options
+@click.pass_context
+def scale(ctx: click.Context, name: str, slots: int, url: str | None, as_json: bool) -> None:
+    """Show how many workers the jobs of a queue would fill."""
+    found = on_store(url or ctx.obj, lambda app: app.scale(name, slots=slots))
+    facts_of = [
+        ("queue", found.queue),
+        ("ready", found.ready),
+        ("running", found.running),
+        ("oldest ready", span(found.oldest_ready_seconds)),
+        ("desired workers", found.desired_workers),
+    ]
+    answer(found, as_json=as_json, show=lambda: facts(facts_of))
+
+
 def _show(found: list[QueueInfo]) -> None:
     table(
         ("QUEUE", *SHOWN, "SETTINGS"),
@@ -86,7 +124,16 @@ def _show(found: list[QueueInfo]) -> None:
 
 
 def _settings(queue: QueueInfo) -> str:
-    settings = ["paused"] if queue.paused else []
+    settings = [_pause(queue)] if queue.paused else []
     if queue.ageing:
         settings.append(f"ageing {span(queue.ageing)}")
     return ", ".join(settings)
+
+
+def _pause(queue: QueueInfo) -> str:
+    pause = queue.pause
+    if pause is None:
+        return "paused"
+    until = f" until {moment(pause.until)}" if pause.until else ""
+    by = f" by {pause.by}" if pause.by else ""
+    return f"paused{by}{until}" + (f" ({pause.reason})" if pause.reason else "")

@@ -1,4 +1,4 @@
-"""Commands about the whole system: stats, workers, events, config."""
+"""Commands about the whole system: stats, events, config."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.model.status import EventInfo
-from holdfast.model.workers import WorkerInfo
 from holdfast.observe.logging import plain
 
 COUNTS = tuple(Counts.__struct_fields__)
@@ -34,14 +33,6 @@ def stats(time_range: str, breakdown_by: tuple[str, ...], url: str | None, as_js
     window = span_or_text(time_range)
     found = on_store(url, lambda app: app.stats(time_range=window, breakdown_by=breakdown_by))
     answer(found, as_json=as_json, show=lambda: _show_stats(found))
-
-
-@click.command()
-@store_options
-def workers(url: str | None, as_json: bool) -> None:
-    """List live workers."""
-    found = on_store(url, lambda app: app.workers())
-    answer(found, as_json=as_json, show=lambda: _show_workers(found))
 
 
 @click.command()
@@ -105,23 +96,6 @@ def _show_stats(found: QueueStats) -> None:
 
 def _latency(name: str, found: LatencyStats) -> tuple[str, ...]:
     return (name, span(found.p50), span(found.p90), span(found.p99), span(found.max))
-
-
-def _show_workers(found: list[WorkerInfo]) -> None:
-    table(
-        ("WORKER", "PID", "RUNNING", "SINCE", "QUEUES", "TYPES"),
-        [
-            (
-                one.id,
-                one.pid,
-                f"{one.running}/{one.slots}",
-                moment(one.started_at),
-                ",".join(one.queues),
-                ",".join(one.types),
-            )
-            for one in found
-        ],
-    )
 
 
 def _line(event: EventInfo) -> str:

@@ -14,21 +14,24 @@ from msgspec.structs import replace
 
 from holdfast.api.responses import LogLines, QueueList, WorkerList
 from holdfast.api.submissions import BatchBody, SubmissionBody
+from holdfast.client.control import RemoteControl
 from holdfast.client.errors import error_from
 from holdfast.client.events import follow_events
+from holdfast.client.oversight import RemoteOversight
 from holdfast.client.requests import (
     TypeMisfit,
     encode_body,
     has_own_key,
     job_path,
     mapping_body,
+    no_connection,
     query,
     queue_path,
     selection,
     submission_body,
 )
 from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
-from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.errors import NotFoundError
 from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import TERMINAL, Priority
 from holdfast.model.policy import Limits
@@ -74,7 +77,7 @@ RESPONSE_TIMEOUT = 60.0
 """How long a response may take, in seconds."""
 
 
-class RemoteOperations(OperationsBackend):
+class RemoteOperations(RemoteControl, RemoteOversight, OperationsBackend):
     """The operations on jobs at a service."""
 
     def __init__(
@@ -100,7 +103,7 @@ class RemoteOperations(OperationsBackend):
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
         """Submit one job."""
-        _no_connection(connection)
+        no_connection(connection)
         has_key = has_own_key(submission.idempotency_key, submission.deduplication)
         body = encode_body(submission_body(submission, add_window=not has_key, misfit=self._misfit))
         headers = {} if has_key else {"idempotency-key": self._randomness.uuid()}
@@ -117,7 +120,7 @@ class RemoteOperations(OperationsBackend):
         connection: object = None,
     ) -> BatchResult:
         """Submit many jobs."""
-        _no_connection(connection)
+        no_connection(connection)
         jobs = [
             submission_body(one, add_window=True, misfit=self._misfit)
             if isinstance(one, Submission)
@@ -313,16 +316,19 @@ class RemoteOperations(OperationsBackend):
         body = encode_body({"interval": span})
         _decode(await self._call("POST", queue_path(queue, "ageing"), body), dict[str, object])
 
-    async def pause(self, queue: str) -> None:
-        """Pause a queue: none of its jobs start."""
-        await self._change_queue(queue, "pause")
+    async def pause(
+        self, queue: str, *, reason: str = "", until: Moment | None = None, by: str = ""
+    ) -> None:
+        """Pause a queue: none of its jobs start. The service records its caller."""
+        await self._change_queue(queue, "pause", reason=reason, until=until)
 
     async def resume(self, queue: str) -> None:
         """Resume a paused queue."""
         await self._change_queue(queue, "resume")
 
-    async def _change_queue(self, queue: str, action: str) -> None:
-        response = await self._call("POST", queue_path(queue, action))
+    async def _change_queue(self, queue: str, action: str, **given: object) -> None:
+        body = encode_body({k: v for k, v in given.items() if v})
+        response = await self._call("POST", queue_path(queue, action), body)
         _decode(response, dict[str, object])
 
     async def _change(
@@ -392,9 +398,3 @@ def _as_accepted(result: SubmissionResult) -> SubmissionResult:
     if result.status is not SubmissionStatus.DUPLICATE:
         return result
     return replace(result, status=SubmissionStatus.ACCEPTED, existing_job_id=None)
-
-
-def _no_connection(connection: object) -> None:
-    if connection is not None:
-        message = "needs a store that shares your database: postgresql://"
-        raise ValidationError([Fault("connection", "UNSUPPORTED", message)])

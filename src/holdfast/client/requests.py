@@ -105,6 +105,13 @@ def queue_path(queue: str, action: str) -> str:
     return f"/queues/{quote(queue, safe='')}/{action}"
 
 
+def no_connection(connection: object) -> None:
+    """ValidationError for a connection of the caller, which a service cannot use."""
+    if connection is not None:
+        message = "needs a store that shares your database: postgresql://"
+        raise ValidationError([Fault("connection", "UNSUPPORTED", message)])
+
+
 def _text(value: object) -> str:
     match value:
         case bool():

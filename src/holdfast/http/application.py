@@ -22,12 +22,15 @@ from holdfast.http.requests import RequestLimits
 from holdfast.http.responses import Receive, Scope, Send
 from holdfast.http.routes import (
     batches,
+    control,
     events,
     health,
     jobs,
     leases,
     manage,
     outcomes,
+    oversight,
+    schedules,
     submit,
     system,
     webhooks,
@@ -42,10 +45,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *batches.ENDPOINTS,
     *manage.ENDPOINTS,
     *system.ENDPOINTS,
+    *oversight.ENDPOINTS,
     *events.ENDPOINTS,
     *leases.ENDPOINTS,
     *outcomes.ENDPOINTS,
     *webhooks.ENDPOINTS,
+    *schedules.ENDPOINTS,
+    *control.ENDPOINTS,
     *health.ENDPOINTS,
 )
 """Every route of the service."""

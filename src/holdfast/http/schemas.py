@@ -246,6 +246,7 @@ _SEARCH: Schema = {
         "created_after": TIMESTAMP,
         "created_before": TIMESTAMP,
         "updated_after": TIMESTAMP,
+        "group": {"type": "string", "maxLength": 64, "pattern": NO_NUL},
         "order": {"type": "string", "enum": ["CREATED_ASC", "CREATED_DESC", "UPDATED_DESC"]},
         "cursor": {"type": "string", "description": "next_cursor of the page before."},
         "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},

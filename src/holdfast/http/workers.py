@@ -11,7 +11,12 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import ExecutionTimeoutError, NotFoundError, StaleLeaseError
+from holdfast.errors import (
+    ExecutionTimeoutError,
+    NotFoundError,
+    StaleLeaseError,
+    StoreError,
+)
 from holdfast.http.presence import PRESENT_FOR
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import (
@@ -32,6 +37,7 @@ from holdfast.model.job import (
     read_extra,
 )
 from holdfast.model.payload import result_text
+from holdfast.model.policy import MEBIBYTE
 from holdfast.model.status import OutputEncoding, encoding_of, priority_name, public_tags
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe.redaction import Redaction
@@ -42,6 +48,9 @@ from holdfast.operations.workers import announce
 from holdfast.runtime.off_loop import off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Claim, Fence, JobNote, Store
+
+MOST_CLAIMED = 32 * MEBIBYTE
+"""Bytes of payloads and checkpoints in the response to a claim, unless one job has more."""
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,8 +171,12 @@ class DependencyOutputs(msgspec.Struct, frozen=True):
 class RemoteWorkers:
     """What workers over HTTP do with a store."""
 
-    def __init__(self, store: Store, randomness: Randomness, redaction: Redaction) -> None:
+    def __init__(
+        self, store: Store, randomness: Randomness, redaction: Redaction, largest: int
+    ) -> None:
         self._store = store
+        self._largest = largest
+        """Bytes of the largest payload."""
         self._randomness = randomness
         self._redaction = redaction
 
@@ -174,7 +187,7 @@ class RemoteWorkers:
         wait: timedelta,
         while_connected: Callable[[Coroutine[object, object, int]], Awaitable[int | None]],
     ) -> list[Job]:
-        """Claim up to ``limit`` jobs; wait for some when there are none.
+        """Claim up to ``limit`` jobs, fewer of large ones; wait for some when there are none.
 
         ``while_connected`` awaits arrivals; it returns None when the client has disconnected.
         """
@@ -183,14 +196,14 @@ class RemoteWorkers:
             queues=worker.queues,
             limit=limit,
             worker=worker.id,
-            token=REMOTE + self._randomness.token(),
+            token="",
             types=worker.types or None,
         )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait.total_seconds()
         while True:
             seen = await self._store.arrivals(worker.queues, -1, timedelta(0))
-            found = await without_damaged(self._store, await self._store.claim(request))
+            found = await without_damaged(self._store, await self._claim(request))
             jobs = await without_encrypted(self._store, found)
             left = deadline - loop.time()
             if jobs or left <= 0:
@@ -198,6 +211,26 @@ class RemoteWorkers:
             wait = timedelta(seconds=min(left, 5.0))
             if await while_connected(self._store.arrivals(worker.queues, seen, wait)) is None:
                 return []
+
+    async def _claim(self, request: Claim) -> list[Job]:
+        """Claim jobs until the next payload might not fit into the response, at least one."""
+        jobs: list[Job] = []
+        left, room = request.limit, MOST_CLAIMED
+        while left and (not jobs or room >= self._largest):
+            count = min(left, max(1, room // self._largest))
+            token = REMOTE + self._randomness.token()
+            try:
+                found = await self._store.claim(replace(request, limit=count, token=token))
+            except StoreError:
+                if not jobs:
+                    raise
+                break  # the worker receives those that it holds
+            jobs += found
+            left -= count
+            room -= sum(len(job.payload) + len(job.checkpoint or b"") for job in found)
+            if len(found) < count:
+                break
+        return jobs
 
     async def renew(self, fences: Sequence[Fence]) -> list[LeaseState]:
         """Renew leases, each by its own length; fail those past their deadline."""

@@ -15,6 +15,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.maintenance.clock import ClockService, StoreClock
 from holdfast.maintenance.courier import Courier, MakeWorker
 from holdfast.maintenance.cron import CronService
+from holdfast.maintenance.keeper import Keeper
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.quarantine_log import QuarantineLog
@@ -156,6 +157,7 @@ class Maintenance:
             StoreWatch(store, observer),
             QuarantineLog(store, observer),
             CronService(app, store),
+            Keeper(store, observer),
         ]
         webhooks = WebhookService(store, app.webhook_settings, app.internal_submitter)
         self._services += [webhooks, Pruner(store, app.retention)]

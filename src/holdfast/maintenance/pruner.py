@@ -1,8 +1,9 @@
-"""Deletes ended jobs past their retention, in small batches."""
+"""Deletes ended jobs past their retention and old books of failures, in small batches."""
 
 from __future__ import annotations
 
 from holdfast.model.policy import Retention
+from holdfast.operations.failure_groups import prune_books
 from holdfast.store import Store
 
 PAGE = 500
@@ -22,4 +23,7 @@ class Pruner:
 
     async def once(self) -> float:
         pruned = await self._store.prune(self._retention, PAGE)
-        return PAUSE if pruned == PAGE else EVERY
+        if pruned == PAGE:
+            return PAUSE
+        await prune_books(self._store)
+        return EVERY

@@ -21,6 +21,19 @@ SUPERVISED = "-supervised-"
 """What the name of a worker process contains if a supervisor watches over it."""
 
 
+MOST_RUNNING = 100
+"""Running jobs that a worker announces one by one."""
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker runs."""
+
+    job_id: str
+    type: str
+    queue: str
+    since: datetime | None
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker, as it announces itself."""
 
@@ -34,6 +47,18 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     leaked_threads: int = 0
     seen_until: datetime | None = None
+    version: str = ""
+    """The version of holdfast."""
+    app_version: str = ""
+    """The version of the app, as the app gives it."""
+    memory: int = 0
+    """The bytes that the process uses."""
+    running_jobs: tuple[RunningJob, ...] = ()
+    """The jobs that it runs, those that started first; at most a hundred."""
+    draining: bool = False
+    """Whether an operator has drained it: it claims nothing."""
+    announced_at: datetime | None = None
+    """Its last heartbeat."""
 
     def serves(self, queue: str, type_: str) -> bool:
         """Whether this worker has a handler for the jobs of a type in a queue."""

@@ -69,6 +69,7 @@ _MESSAGES = {
     "job.lease_lost": "job lost its lease",
     "job.reaped": "job reclaimed, its lease expired",
     "job.released": "job given back",
+    "job.waiting": "job waits for the jobs it spawned",
     "job.stale": "job outcome came too late, dropped",
     "job.unresponsive": "job did not stop, abandoned",
     "worker.serves": "worker serves",

@@ -8,13 +8,14 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.operations.interface import OperationsBackend
 from holdfast.runtime.importing import check_not_importing
 from holdfast.webhooks import Webhooks
 
 T = TypeVar("T")
+Part = TypeVar("Part")
 EXIT_TIMEOUT = 2.0
 """How many seconds the end of the program may take to close what the caller left open."""
 Home = tuple[asyncio.AbstractEventLoop, OperationsBackend]
@@ -95,14 +96,14 @@ class BlockingRun(Protocol):
     def __call__(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T: ...
 
 
-class BackgroundWebhooks:
-    """Runs the operations on webhooks where those on jobs run."""
+class Background(Generic[Part]):
+    """Runs a part of the operations, such as those on webhooks, where those on jobs run."""
 
-    def __init__(self, run: BlockingRun, over: Callable[[OperationsBackend], Webhooks]) -> None:
+    def __init__(self, run: BlockingRun, over: Callable[[OperationsBackend], Part]) -> None:
         self._run_operations = run
         self._over = over
 
-    def _run(self, operate: Callable[[Webhooks], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, operate: Callable[[Part], Coroutine[Any, Any, T]]) -> T:
         return self._run_operations(lambda operations: operate(self._over(operations)))
 
 

@@ -31,7 +31,9 @@ from holdfast.model.results import (
 from holdfast.model.times import Moment, Span, parse_timestamp
 from holdfast.model.validation import MAX_KEY
 from holdfast.operations.changes import Changes, retry_decision
+from holdfast.operations.failure_groups import find_in_group
 from holdfast.operations.filters import JobFilter, job_search
+from holdfast.store import Page
 
 PAGE = 500
 
@@ -145,12 +147,18 @@ class BatchChanges(Changes):
         ids: list[str] = []
         cursor: str | None = None
         while True:
-            search = job_search({**wanted, "cursor": cursor, "limit": 1000})
-            page = await self.store.find(replace(search, most_bytes=0))
+            page = await self._matching(wanted, cursor)
             ids.extend(job.id for job in page.jobs)
             cursor = page.next_cursor
             if cursor is None:
                 return ids
+
+    async def _matching(self, wanted: JobFilter, cursor: str | None) -> Page:
+        search = job_search({**wanted, "cursor": cursor, "limit": 1000})
+        search, group = replace(search, most_bytes=0), wanted.get("group")
+        if group:
+            return await find_in_group(self.store, search, group)
+        return await self.store.find(search)
 
     async def _dependencies_first(self, ids: Sequence[str]) -> list[str]:
         """Sort jobs so that a dependency is retried before the job that waits for it."""

@@ -24,6 +24,7 @@ from holdfast.model.results import (
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.validation import MAX_KEY
 from holdfast.operations.dependents import release_dependents
+from holdfast.operations.failure_groups import note_failures
 from holdfast.store import Change, Store
 
 DECISIONS = 10
@@ -69,6 +70,8 @@ async def decide_and_swap(store: Store, jobs: Sequence[Job | None], decide: Deci
                 undecided.append(i)
                 refused[i] = answer.refused
         if not undecided:
+            if failed := [job for job in after if job is not None and job.failure is not None]:
+                await note_failures(store, failed)
             return Decisions(list(zip(before, after, strict=True)), has_dependents)
         decide_now = partial(_decide_again, decide, refused)
     raise RuntimeError(f"jobs keep changing: {len(undecided)}")  # pragma: no cover

@@ -127,7 +127,8 @@ async def _pending(store: Store, job: Job) -> Reason:
         return await _shortly(store, Cause.DEPENDENCY, message, details)
     first = waiting[0]
     more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-    message = f"it waits for {first.type} job {first.id}, which is {first.state}{more}"
+    spawned = "it spawned and which " if first.spawned_by == job.id else ""
+    message = f"it waits for {first.type} job {first.id}, which {spawned}is {first.state}{more}"
     if first.state in TERMINAL:
         message = f"{message}: retry that job, or cancel this one"
     return Cause.DEPENDENCY, message, details

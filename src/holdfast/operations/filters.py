@@ -31,6 +31,8 @@ class JobFilter(TypedDict, total=False):
     created_after: Moment
     created_before: Moment
     updated_after: Moment
+    group: str
+    """Only jobs whose failure is of this group; without ``states``, those failed now."""
     order: Order | str
     cursor: str | None
     limit: int
@@ -70,6 +72,7 @@ class FailureFilter(TypedDict, total=False):
 def job_search(wanted: JobFilter) -> Search:
     """Check a job filter; ValidationError lists all its faults."""
     reader = _FilterReader(wanted, JobFilter)
+    reader.text("group")
     search = Search(
         types=reader.texts("types"),
         queues=reader.texts("queues"),

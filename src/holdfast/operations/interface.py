@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, Unpack
@@ -29,12 +29,14 @@ from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.control import Control, ControlBackend
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
+from holdfast.operations.oversight import OversightBackend, OversightOperations
 from holdfast.store import QueueInfo
 
 
-class OperationsBackend(Protocol):
+class OperationsBackend(ControlBackend, OversightBackend, Protocol):
     """Where the operations run: ``Operations`` on a store, ``RemoteOperations`` at a service."""
 
     async def submit(
@@ -134,7 +136,9 @@ class OperationsBackend(Protocol):
 
     async def set_ageing(self, queue: str, interval: Span | None) -> None: ...
 
-    async def pause(self, queue: str) -> None: ...
+    async def pause(
+        self, queue: str, *, reason: str = "", until: Moment | None = None, by: str = ""
+    ) -> None: ...
 
     async def resume(self, queue: str) -> None: ...
 
@@ -145,7 +149,7 @@ class OperationsBackend(Protocol):
     async def close(self) -> None: ...
 
 
-class JobOperations(ABC):
+class JobOperations(Control, OversightOperations):
     """What a client can do with jobs."""
 
     @property
@@ -347,9 +351,14 @@ class JobOperations(ABC):
         """
         await self.operations.set_ageing(queue, interval)
 
-    async def pause(self, queue: str) -> None:
-        """Stop the jobs of a queue from starting; running ones finish."""
-        await self.operations.pause(queue)
+    async def pause(
+        self, queue: str, *, reason: str = "", until: Moment | None = None, by: str = ""
+    ) -> None:
+        """Stop the jobs of a queue from starting; running ones finish.
+
+        ``until``: it resumes by itself then, by the store's clock, while a worker runs.
+        """
+        await self.operations.pause(queue, reason=reason, until=until, by=by)
 
     async def resume(self, queue: str) -> None:
         """Let the jobs of a paused queue start again."""

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, NotFoundError, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import read
 from holdfast.model.amendment import JobMetadata
-from holdfast.model.job import TERMINAL, Event, Job, Transition, attempts
+from holdfast.model.children import UNCOUNTED
+from holdfast.model.job import TERMINAL, Job, Transition, attempts
 from holdfast.model.results import (
     BatchResult,
     FailureDetails,
@@ -36,13 +37,17 @@ from holdfast.model.status import (
     job_status,
 )
 from holdfast.model.submission import Step, Submission, chained
-from holdfast.model.times import Span, format_duration, parse_duration
+from holdfast.model.times import Moment, Span, format_duration, parse_duration
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations import pauses
 from holdfast.operations.batches import BatchChanges
-from holdfast.operations.bounded_pages import bounded_page
+from holdfast.operations.bounded_pages import MOST_RESULT, bounded_page
 from holdfast.operations.changes import read_span
+from holdfast.operations.control_on_store import ControlOnStore
 from holdfast.operations.explain import Explanation, explain
+from holdfast.operations.failure_groups import find_in_group
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
+from holdfast.operations.oversight_on_store import Oversight
 from holdfast.operations.submitter import Submitter
 from holdfast.operations.updates import update
 from holdfast.operations.waiter import JobWaiter
@@ -56,7 +61,7 @@ LAST_READ = 1.0
 """How many seconds the store has for one more read when the timeout is over."""
 
 
-class Operations(BatchChanges):
+class Operations(ControlOnStore, BatchChanges, Oversight):
     """The client operations over one store."""
 
     def __init__(
@@ -184,7 +189,11 @@ class Operations(BatchChanges):
 
     async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""
-        page = await bounded_page(self.store, job_search(wanted))
+        search, group = job_search(wanted), wanted.get("group")
+        if group:
+            page = await find_in_group(self.store, replace(search, most_bytes=MOST_RESULT), group)
+        else:
+            page = await bounded_page(self.store, search)
         size = sum(len(job.result or b"") for job in page.jobs)
         return JobSearchResult(
             jobs=await off_loop(size, partial(self._listed, page)),
@@ -258,7 +267,7 @@ class Operations(BatchChanges):
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""
-        return await self.store.queues()
+        return await pauses.with_pauses(self.store, await self.store.queues())
 
     async def payload(self, job_id: str) -> JobPayload:
         """Return the payload of a job; NotFoundError when there is no job."""
@@ -273,13 +282,17 @@ class Operations(BatchChanges):
             raise ValidationError([Fault("interval", "OUT_OF_RANGE", message)])
         await self._configure(queue, {"ageing": span})
 
-    async def pause(self, queue: str) -> None:
+    async def pause(
+        self, queue: str, *, reason: str = "", until: Moment | None = None, by: str = ""
+    ) -> None:
         """Stop the jobs of a queue from starting."""
-        await self._configure(queue, {"paused": True})
+        await self._submitter.admission.admit_names(queue=queue)
+        await pauses.pause(self.store, queue, reason=reason, until=until, by=by)
 
     async def resume(self, queue: str) -> None:
         """Let the jobs of a paused queue start again."""
-        await self._configure(queue, {"paused": False})
+        await self._submitter.admission.admit_names(queue=queue)
+        await pauses.resume(self.store, queue)
 
     async def _configure(self, queue: str, settings: Mapping[str, object]) -> None:
         await self._submitter.admission.admit_names(queue=queue)
@@ -301,7 +314,7 @@ class Operations(BatchChanges):
             type=job.type,
             queue=job.queue,
             final_state=job.state,
-            total_attempts=max(job.attempt, sum(a.ended_by is not Event.GIVE_BACK for a in made)),
+            total_attempts=max(job.attempt, sum(a.ended_by not in UNCOUNTED for a in made)),
             failure=FailureInfo.of(job.failure) if job.failure else None,
             attempts=tuple(attempt_info(a) for a in made) if all_attempts else (),
         )

@@ -12,12 +12,14 @@ from datetime import datetime
 import msgspec
 
 from holdfast.model.profiles import Profile
-from holdfast.model.reserved import DELIVERY, QUEUE_PROFILES, TASKS
+from holdfast.model.reserved import CRONS, DELIVERY, QUEUE_PROFILES, TASKS
 from holdfast.operations.declarations import Published, contents
+from holdfast.operations.schedule_records import cron_declaration
 from holdfast.operations.workers import workers
 from holdfast.store import RecordWrite, Store
 from holdfast.store.tenants import TenantStore
 from holdfast.tasks.registry import Handler
+from holdfast.tasks.schedule import CronEntry
 
 
 class Publisher:
@@ -47,6 +49,21 @@ class Publisher:
             by_namespace.setdefault(namespace, {})[name] = encoded
         for namespace, declared in by_namespace.items():
             await self._publish(namespace, QUEUE_PROFILES, declared)
+
+    async def publish_crons(self, crons: Mapping[str, CronEntry]) -> None:
+        """Publish the schedules of the code; remove those that no code declares any more."""
+        await self._publish("", CRONS, {name: cron_declaration(e) for name, e in crons.items()})
+        others = [r for r in await self._store.browse(CRONS) if r.key not in crons]
+        if not others:
+            return
+        alive = {worker.id for worker in await workers(self._store)} - {self._worker}
+        await self._store.keep(
+            [
+                RecordWrite(kind=CRONS, key=record.key, data=None, version=record.version)
+                for record in others
+                if (there := contents(record)) is None or there.worker not in alive
+            ]
+        )
 
     async def _publish(self, namespace: str, kind: str, declared: Mapping[str, bytes]) -> None:
         if not declared:

@@ -17,6 +17,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job, State
 from holdfast.model.payload import clean
 from holdfast.model.reserved import FAILING, QUARANTINE
+from holdfast.operations.failure_groups import note_failures
 from holdfast.operations.held import held
 from holdfast.store import Change, NamedLock, Store, Swapped
 from holdfast.store.damage import described
@@ -70,11 +71,14 @@ async def swap_each(store: Store, changes: Sequence[Change]) -> list[Swapped | N
     if not changes:
         return []
     try:
-        return list(await store.swap(changes))
+        answers: list[Swapped | None] = list(await store.swap(changes))
     except StoreUnavailableError:
         raise
     except Exception:  # noqa: BLE001  # find out which one it is
-        return [await _swap_alone(store, change) for change in changes]
+        answers = [await _swap_alone(store, change) for change in changes]
+    written = zip(changes, answers, strict=True)
+    await note_failures(store, [c.after for c, answer in written if answer and answer.written])
+    return answers
 
 
 async def _swap_alone(store: Store, change: Change) -> Swapped | None:
@@ -103,6 +107,7 @@ async def without_damaged(store: Store, jobs: Sequence[Job]) -> list[Job]:
         if job.state is State.RUNNING:  # else its state is damaged too
             failed = lifecycle.after_failure(job, damage_failure(job), now=store.now())
             await store.swap([Change(job, failed)])
+            await note_failures(store, [failed])
         await set_aside(store, job.id, job.damage)
     return [job for job in jobs if not isinstance(job, DamagedJob)] if damaged else list(jobs)
 
@@ -119,6 +124,7 @@ async def without_encrypted(store: Store, jobs: Sequence[Job]) -> list[Job]:
             failure = Failure(category=category, code=error.code, message=error.message)
             failed = lifecycle.after_failure(job, failure, now=store.now())
             await store.swap([Change(job, failed)])
+            await note_failures(store, [failed])
         else:
             readable.append(job)
     return readable

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Unpack
 
 from holdfast.model.amendment import JobMetadata
+from holdfast.model.failure_groups import FailureGroups
 from holdfast.model.job import Priority, State
 from holdfast.model.results import (
     BatchCancellationResult,
@@ -29,16 +30,17 @@ from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
-from holdfast.operations.background import BackgroundOperations, BackgroundWebhooks, Home
+from holdfast.operations.background import Background, Home
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
+from holdfast.operations.sync_control import SyncControl
 from holdfast.store import QueueInfo
 from holdfast.store.connections import blocking
-from holdfast.webhooks.registry import SECRETS_KEPT
+from holdfast.webhooks.registry import SECRETS_KEPT, Webhooks
 from holdfast.webhooks.values import ENDS, Delivery, DeliveryPage, Webhook
 
 
-class SyncOperations(BackgroundOperations):
+class SyncOperations(SyncControl):
     """What ``Holdfast`` offers, blocking; usable from any thread, safe after a fork.
 
     Opens its own connection to the store at the first call, except when the app is started
@@ -230,9 +232,11 @@ class SyncOperations(BackgroundOperations):
         """Raise the ready jobs of a queue by one priority level per interval; None: not at all."""
         self._run(lambda operations: operations.set_ageing(queue, interval))
 
-    def pause(self, queue: str) -> None:
+    def pause(
+        self, queue: str, *, reason: str = "", until: Moment | None = None, by: str = ""
+    ) -> None:
         """Stop the jobs of a queue from starting; running ones finish."""
-        self._run(lambda operations: operations.pause(queue))
+        self._run(lambda operations: operations.pause(queue, reason=reason, until=until, by=by))
 
     def resume(self, queue: str) -> None:
         """Let the jobs of a paused queue start again."""
@@ -246,8 +250,12 @@ class SyncOperations(BackgroundOperations):
         """Explain why a job is not running now."""
         return self._run(lambda operations: operations.explain(job_id))
 
+    def failure_groups(self, *, time_range: Span = timedelta(hours=1)) -> FailureGroups:
+        """Return the failures of the last hour, or of up to 7 days, in groups."""
+        return self._run(lambda operations: operations.failure_groups(time_range=time_range))
 
-class SyncWebhooks(BackgroundWebhooks):
+
+class SyncWebhooks(Background[Webhooks]):
     """What ``Holdfast.webhooks`` offers, blocking."""
 
     def add(
@@ -264,7 +272,7 @@ class SyncWebhooks(BackgroundWebhooks):
     ) -> Webhook:
         """Send ends to an address from now on; the result holds the secret that signs them."""
         return self._run(
-            lambda webhooks: webhooks.add(
+            lambda part: part.add(
                 url,
                 states=states,
                 types=types,
@@ -278,45 +286,43 @@ class SyncWebhooks(BackgroundWebhooks):
 
     def list(self) -> builtins.list[Webhook]:
         """Return every webhook, oldest first."""
-        return self._run(lambda webhooks: webhooks.list())
+        return self._run(lambda part: part.list())
 
     def get(self, webhook_id: str) -> Webhook:
         """Return a webhook; NotFoundError when there is none."""
-        return self._run(lambda webhooks: webhooks.get(webhook_id))
+        return self._run(lambda part: part.get(webhook_id))
 
     def remove(self, webhook_id: str) -> None:
         """Remove a webhook; its pending deliveries fail."""
-        self._run(lambda webhooks: webhooks.remove(webhook_id))
+        self._run(lambda part: part.remove(webhook_id))
 
     def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
     ) -> Webhook:
         """Sign with a new secret as well; ``keep`` of the older ones stay valid."""
-        return self._run(lambda webhooks: webhooks.rotate(webhook_id, secret=secret, keep=keep))
+        return self._run(lambda part: part.rotate(webhook_id, secret=secret, keep=keep))
 
     def switch(self, webhook_id: str, *, enabled: bool) -> Webhook:
         """Disable a webhook, or enable it again."""
-        return self._run(lambda webhooks: webhooks.switch(webhook_id, enabled=enabled))
+        return self._run(lambda part: part.switch(webhook_id, enabled=enabled))
 
     def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
         """Return the secrets that sign messages to jobs' own callback addresses."""
-        return self._run(lambda webhooks: webhooks.callback_secrets(rotate=rotate))
+        return self._run(lambda part: part.callback_secrets(rotate=rotate))
 
     def deliveries(
         self, webhook_id: str | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> DeliveryPage:
         """Return deliveries, newest first, of one webhook (``callback`` included) or of all."""
-        return self._run(
-            lambda webhooks: webhooks.deliveries(webhook_id, limit=limit, cursor=cursor)
-        )
+        return self._run(lambda part: part.deliveries(webhook_id, limit=limit, cursor=cursor))
 
     def delivery(self, delivery_id: str) -> Delivery:
         """Return one delivery; NotFoundError when there is none."""
-        return self._run(lambda webhooks: webhooks.delivery(delivery_id))
+        return self._run(lambda part: part.delivery(delivery_id))
 
     def resend(self, delivery_id: str) -> Delivery:
         """Send a message again, at once, under the same message id."""
-        return self._run(lambda webhooks: webhooks.resend(delivery_id))
+        return self._run(lambda part: part.resend(delivery_id))
 
 
 __all__ = ["Home", "SyncOperations", "SyncWebhooks"]

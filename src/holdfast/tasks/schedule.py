@@ -103,22 +103,34 @@ def instants(entry: CronEntry, *, after: datetime) -> Iterator[datetime]:
 
 
 def due_instants(
-    entry: CronEntry, *, last: datetime | None, now: datetime, most: int = MOST_AT_ONCE
+    entry: CronEntry,
+    *,
+    last: datetime | None,
+    now: datetime,
+    until: datetime | None = None,
+    most: int = MOST_AT_ONCE,
 ) -> list[datetime]:
     """Return the instants to submit now, given the last one that was submitted.
 
     A new schedule starts with its next instant. Instants of the last seconds are late, as when
     another worker takes over the lead, and all of them are due. An older one counts as missed.
+    ``until`` is when the schedule ended, if it did before now.
     """
     if last is None:
         return []
-    passed = list(islice(_until(entry, last, now), most))
+    end = now if until is None else min(now, until)
+    passed = list(islice(_until(entry, last, end), most))
     if entry.missed is MissedRuns.ALL or (passed and now - passed[0] < LATE):
         return passed
-    newest = _newest(entry, last, now) if passed else None
+    newest = _newest(entry, last, end) if passed else None
     if newest is None or (entry.missed is MissedRuns.SKIP and now - newest >= SKIPPED_AFTER):
         return []
     return [newest]
+
+
+def in_words(entry: CronEntry) -> str:
+    """Return the expression of a schedule in words, without its time zone."""
+    return _simulated(entry, datetime(2026, 1, 1, tzinfo=UTC)).explain()
 
 
 def _newest(entry: CronEntry, last: datetime, now: datetime) -> datetime | None:

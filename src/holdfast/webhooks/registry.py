@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.model.job import TERMINAL, Event, Job, State, attempts
+from holdfast.model.children import UNCOUNTED
+from holdfast.model.job import TERMINAL, Job, State, attempts
 from holdfast.model.reserved import DELIVERIES, DELIVERY, WEBHOOK
 from holdfast.model.results import RetryResult, SubmissionResult
 from holdfast.model.submission import Submission
@@ -243,7 +244,7 @@ class Webhooks:
                     code=each.failure.code if each.failure else None,
                 )
                 for each in attempts(job.id, history)
-                if each.ended_by is not Event.GIVE_BACK
+                if each.ended_by not in UNCOUNTED
             ),
         )
 

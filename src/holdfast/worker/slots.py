@@ -25,6 +25,8 @@ class Slots:
     def __init__(self, registry: Registry, count: int) -> None:
         self.count = count
         self.running: dict[str, Run] = {}
+        self.draining = False
+        """Whether no job may be claimed although slots are free."""
         self._at_once = max(SMALL, count // 2)
         limits = {handler.type: handler.options.concurrency for handler in registry}
         self._catch_alls = registry.catch_alls
@@ -98,7 +100,15 @@ class Slots:
             return self._room(unwritten)
         return self._careful_room(unwritten)
 
+    def hold(self, *, draining: bool) -> None:
+        """Claim no jobs while the worker is drained."""
+        if self.draining != draining:
+            self.draining = draining
+            self.wake()
+
     def _room(self, unwritten: int) -> int:
+        if self.draining:
+            return 0
         free = self.count - len(self.running)
         return max(0, min(free, free + self.count - unwritten, self._at_once))
 

@@ -19,6 +19,7 @@ from holdfast.errors import (
 from holdfast.model.job import State
 from holdfast.model.reserved import is_internal, refusal
 from holdfast.observe import Observer, Outage, unobserved_reported
+from holdfast.operations.limits import declare_limits
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.store import Search, Store
 from holdfast.tasks.registry import Registry
@@ -134,11 +135,9 @@ async def declare(store: Store, registry: Registry, announcer: Announcer) -> boo
 
 
 async def _declare_limits(store: Store, registry: Registry) -> None:
-    for handler in registry:
-        if handler.options.limit is not None:
-            await store.limit(f"task:{handler.type}", handler.options.limit)
-        if handler.options.key_limit is not None:
-            await store.limit(f"key:{handler.type}", handler.options.key_limit)
+    rules = {f"task:{handler.type}": handler.options.limit for handler in registry}
+    rules |= {f"key:{handler.type}": handler.options.key_limit for handler in registry}
+    await declare_limits(store, {scope: rule for scope, rule in rules.items() if rule})
 
 
 def _store_error(errors: ExceptionGroup[Exception]) -> Exception | None:

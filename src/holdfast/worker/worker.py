@@ -131,7 +131,7 @@ class Worker:
             self._slots.fill_at_once()
         self._notes = Notes(store)
         self._submitter = self._app.submitter(store)
-        self._announcer = Announcer(store, self._observer, self._info, self._app.registry)
+        self._announcer = Announcer(store, self._observer, self._info, self._app, self._slots)
         self._settler = Settler(
             store,
             self._app.randomness,

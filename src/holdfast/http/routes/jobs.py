@@ -66,6 +66,11 @@ FILTERS = (
         schema=TIMESTAMP,
         description="Changed its state at this time or later.",
     ),
+    Field(
+        name="group",
+        schema={"type": "string", "maxLength": 64, "pattern": r"^[^\u0000]*$"},
+        description="Failed as this failure group; without states, the jobs that are failed now.",
+    ),
     Field(name="order", schema={"type": "string", "enum": [order.value for order in Order]}),
     _CURSOR,
     _LIMIT,

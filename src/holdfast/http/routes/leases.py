@@ -34,12 +34,15 @@ from holdfast.store import Fence, JobNote
 from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE
 
 MAX_POLL = 30.0
+MOST_NAMES = 65_536
+"""Bytes of the queues and types that a worker announces."""
 
 
 def remote_workers(call: Call) -> RemoteWorkers:
     """Return what workers may do in the caller's namespace."""
     app = call.service.app
-    return RemoteWorkers(call.operations.store, app.randomness, app.redaction)
+    largest = app.limits.payload_bytes
+    return RemoteWorkers(call.operations.store, app.randomness, app.redaction, largest)
 
 
 def fence_of(call: Call) -> Fence:
@@ -52,14 +55,16 @@ async def claim(call: Call) -> JsonResponse:
     fields = call.fields
     store = call.operations.store
     queues = tuple(cast("list[str]", fields.get("queues", [DEFAULT_QUEUE])))
+    types = tuple(cast("list[str]", fields.get("types", ())))
     _check_names(queues, store.capabilities.queue_rule)
+    _check_size(queues, types)
     limit = cast("int", fields.get("limit", 1))
     worker = WorkerInfo(
         id=str(fields["worker_id"]),
         host="",
         pid=0,
         queues=queues,
-        types=tuple(cast("list[str]", fields.get("types", ()))),
+        types=types,
         slots=limit,
         running=0,
         started_at=store.now(),
@@ -77,6 +82,14 @@ def _check_names(queues: Sequence[str], rule: re.Pattern[str]) -> None:
         if not rule.fullmatch(name):
             message = f"must match {rule.pattern}, got {shown(name)}"
             raise ValidationError([Fault("queues", "INVALID", message)])
+
+
+def _check_size(queues: Sequence[str], types: Sequence[str]) -> None:
+    """Refuse names that are too long together: the store keeps them while a worker is present."""
+    size = sum(len(name.encode()) for name in (*queues, *types))
+    if size > MOST_NAMES:
+        message = f"may have {MOST_NAMES} bytes together with queues, got {size}"
+        raise ValidationError([Fault("types", "TOO_LARGE", message)])
 
 
 async def renew_many(call: Call) -> JsonResponse:
@@ -214,7 +227,8 @@ ENDPOINTS = (
         body_bytes=LONG_LISTS,
         summary="Claim jobs",
         description="The worker holds each job until its lease ends. With wait, an empty response"
-        " comes only after so long.",
+        " comes only after so long. Large payloads are claimed a few at a time: a response has"
+        " at most 32 MiB of them, unless one job has more.",
         handler=claim,
         permission=Permission.WORK,
         body_fields=(
@@ -227,7 +241,10 @@ ENDPOINTS = (
             ),
             _queue_names(),
             text_list(
-                "types", maximum=1000, description="Only jobs of these types; any type if absent."
+                "types",
+                maximum=1000,
+                description="Only jobs of these types; any type if absent. At most 64 KiB together"
+                " with queues.",
             ),
             integer("limit", 1, 100, default=1),
             duration("wait", maximum=MAX_POLL, description="At most 30 s."),

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
 from holdfast.api.responses import AuditPage, QueueAgeing, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Call, Endpoint
-from holdfast.http.fields import DURATION, TIMESTAMP, Field, duration, integer, text, text_list
+from holdfast.http.fields import (
+    DURATION,
+    TIMESTAMP,
+    Field,
+    duration,
+    instant,
+    integer,
+    text,
+    text_list,
+)
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.model.job import FailureCategory
@@ -19,6 +28,7 @@ from holdfast.model.results import FailureSearchResult
 from holdfast.model.statistics import Breakdown, QueueStats
 from holdfast.model.times import shown
 from holdfast.operations.filters import FailureFilter
+from holdfast.operations.pauses import LONGEST_REASON
 
 STATS_KEPT = 7 * DAY
 
@@ -49,22 +59,25 @@ async def queues(call: Call) -> JsonResponse:
 
 
 async def pause(call: Call) -> JsonResponse:
-    """Pause a queue: none of its jobs start."""
-    name = _queue(call)
-    await call.operations.pause(name)
-    return JsonResponse(QueueState(name, paused=True))
+    """Pause a queue."""
+    name = queue_of(call)
+    until = cast("datetime | None", call.fields.get("until"))
+    reason = str(call.fields.get("reason", ""))
+    await call.operations.pause(name, reason=reason, until=until, by=call.caller.name)
+    found = [queue.pause for queue in await call.operations.queues() if queue.name == name]
+    return JsonResponse(QueueState(name, paused=True, pause=found[0] if found else None))
 
 
 async def resume(call: Call) -> JsonResponse:
     """Resume a paused queue."""
-    name = _queue(call)
+    name = queue_of(call)
     await call.operations.resume(name)
     return JsonResponse(QueueState(name, paused=False))
 
 
 async def set_ageing(call: Call) -> JsonResponse:
     """Set or end the ageing of a queue."""
-    name = _queue(call)
+    name = queue_of(call)
     interval = cast("timedelta | None", call.fields.get("interval"))
     await call.operations.set_ageing(name, interval)
     return JsonResponse(QueueAgeing(name, interval))
@@ -92,7 +105,8 @@ _INTERVAL = Field(
 )
 
 
-def _queue(call: Call) -> str:
+def queue_of(call: Call) -> str:
+    """Return the queue in the path; ValidationError when the store cannot have it."""
     name = call.path["queue"]
     rule = call.operations.store.capabilities.queue_rule
     if not rule.fullmatch(name):
@@ -205,9 +219,14 @@ ENDPOINTS = (
         path="/api/v1/queues/{queue}/pause",
         name="pauseQueue",
         summary="Pause a queue",
+        description="With until, it resumes by itself at that time while a worker runs.",
         handler=pause,
         permission=Permission.OPERATE,
-        body_fields=(),
+        body_fields=(
+            text("reason", maximum=LONGEST_REASON, description="Shown with the queue."),
+            instant("until", description="When it resumes by itself."),
+        ),
+        example={"reason": "the mail server is down", "until": "2099-01-01T00:00:00Z"},
         response=QueueState,
         audited=True,
     ),

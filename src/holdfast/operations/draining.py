@@ -1,0 +1,41 @@
+"""Drains workers from afar: a drained worker claims nothing, and stays up until it is undrained."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import Fault, ForbiddenError, NotFoundError, ValidationError
+from holdfast.model.reserved import DRAINED
+from holdfast.model.workers import ALL, PREFIX, WorkerInfo
+from holdfast.operations.workers import workers
+from holdfast.store import RecordWrite, Store
+from holdfast.store.tenants import TenantStore
+
+
+async def drain(store: Store, worker: str, *, drained: bool) -> WorkerInfo:
+    """Ask a worker to stop claiming, or to claim again; it follows within seconds.
+
+    NotFoundError when no such worker is alive.
+    """
+    if isinstance(store, TenantStore) and store.namespace:
+        raise ForbiddenError("a worker may serve several namespaces: use a key without a namespace")
+    info = next((each for each in await workers(store) if each.id == worker), None)
+    if info is None:
+        raise NotFoundError(worker)
+    if not any(lock.name == PREFIX + worker for lock in await store.locks(ALL)):
+        message = "a worker over HTTP decides by itself when it claims"
+        raise ValidationError([Fault("worker", "UNSUPPORTED", message)])
+    data = msgspec.json.encode({"at": store.now()}) if drained else None
+    await store.keep([RecordWrite(kind=DRAINED, key=worker, data=data)])
+    return replace(info, draining=drained)
+
+
+async def is_drained(store: Store, worker: str) -> bool:
+    """Whether an operator has drained a worker."""
+    return (await store.records(DRAINED, [worker])) != [None]
+
+
+async def forget_drained(store: Store, worker: str) -> None:
+    """Remove the request of a worker that stops."""
+    await store.keep([RecordWrite(kind=DRAINED, key=worker, data=None)])

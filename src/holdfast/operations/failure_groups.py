@@ -1,0 +1,207 @@
+"""Keeps the books of failure groups beside the jobs, and reads them.
+
+Whoever ends a job as failed adds it to the books of its minute and hour. A process that dies in
+between leaves its last failures out of the groups; the totals come from the counters of the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from zlib import crc32
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import Fault, StoreError, ValidationError
+from holdfast.model.failure_groups import (
+    ENDS,
+    Book,
+    BookEntry,
+    FailureGroups,
+    added,
+    entries_of,
+    group_of,
+    summed,
+)
+from holdfast.model.job import Job, State
+from holdfast.model.measures import Measure, Stats, minute_of
+from holdfast.model.reserved import FAILURE_BOOKS
+from holdfast.store import Page, Record, RecordWrite, Search, Store
+from holdfast.store.damage import readable
+from holdfast.store.namespaces import namespace_of
+
+SHARDS = 4
+"""Books of one minute: processes that fail jobs at once mostly write different ones."""
+TRIES = 5
+"""How often a book that another process changed is read again."""
+BY_MINUTE = timedelta(hours=2)
+"""Longer windows are counted by hours."""
+LONGEST = timedelta(days=7)
+MINUTES_KEPT = timedelta(hours=3)
+PAGE = 500
+SCANNED = 10_000
+"""Failed jobs that one search for a group reads."""
+
+_book = msgspec.json.Decoder(dict[str, BookEntry])
+
+
+async def note_failures(store: Store, jobs: Iterable[Job]) -> None:
+    """Add jobs that were just written as FAILED or DEAD_LETTER to the books.
+
+    The jobs are written already: a store that is unavailable now only loses their group.
+    """
+    books: defaultdict[tuple[str, str], list[Job]] = defaultdict(list)
+    shard = -1
+    for job in jobs:
+        failure = job.failure
+        if failure is None or job.state not in ENDS or not job.trail:
+            continue
+        if shard < 0:
+            shard = crc32(job.id.encode("utf-8", "replace")) % SHARDS
+        minute = minute_of(failure.at or job.updated_at)
+        namespace = namespace_of(job.queue)
+        kind = f"{FAILURE_BOOKS}@{namespace}" if namespace else FAILURE_BOOKS
+        books[kind, f"m/{minute:010d}/{shard}"].append(job)
+        books[kind, f"h/{minute // 60:010d}/{shard}"].append(job)
+    if books:
+        with contextlib.suppress(StoreError):
+            await _add(store, {place: entries_of(failed) for place, failed in books.items()})
+
+
+async def _add(store: Store, books: dict[tuple[str, str], dict[str, BookEntry]]) -> None:
+    left = books
+    for _ in range(TRIES):
+        writes = [await _write(store, kind, key, more) for (kind, key), more in left.items()]
+        answers = await store.keep(writes)
+        left = {
+            place: more
+            for (place, more), version in zip(left.items(), answers, strict=True)
+            if version is None
+        }
+        if not left:
+            return
+
+
+async def _write(store: Store, kind: str, key: str, more: Book) -> RecordWrite:
+    (record,) = await store.records(kind, [key])
+    book = added(_entries(record), more)
+    version = record.version if record else 0
+    return RecordWrite(kind=kind, key=key, data=msgspec.json.encode(book), version=version)
+
+
+def _entries(record: Record | None) -> dict[str, BookEntry]:
+    """Return the entries of a book; one that cannot be read counts as empty."""
+    return next(iter(readable([record.data] if record else [], _book.decode)), {})
+
+
+async def failure_groups(store: Store, window: timedelta) -> FailureGroups:
+    """Return the groups of the failures of a window up to now."""
+    if not timedelta(0) < window <= LONGEST:
+        message = "must be more than nothing and at most 7 days"
+        raise ValidationError([Fault("time_range", "OUT_OF_RANGE", message)])
+    minutes = 1 if window <= BY_MINUTE else 60
+    now = store.now()
+    newest, first = minute_of(now) // minutes, minute_of(now - window) // minutes
+    prefix = "m/" if minutes == 1 else "h/"
+    books = [
+        (int(record.key.split("/")[1]), _entries(record))
+        for kind in await _kinds(store)
+        for record in await _browse(store, kind, prefix, f"{prefix}{first:010d}")
+    ]
+    groups = summed(books, first=first, steps=newest - first + 1)
+    since = datetime.fromtimestamp(first * minutes * 60, UTC)
+    stats = await store.stats(now - since)
+    total = _failures(stats)
+    return FailureGroups(
+        since=since,
+        step=timedelta(minutes=minutes),
+        groups=tuple(groups),
+        total=max(total, sum(one.count for one in groups)),
+        ungrouped=max(0, total - sum(one.count for one in groups)),
+        failed_now=_failed_now(stats),
+    )
+
+
+async def _kinds(store: Store) -> list[str]:
+    """Return the kinds of books that a store shows: its own, and those of its namespaces."""
+    kinds = await store.kinds()
+    return [kind for kind in kinds if kind.partition("@")[0] == FAILURE_BOOKS]
+
+
+async def _browse(store: Store, kind: str, prefix: str, after: str) -> list[Record]:
+    found: list[Record] = []
+    while True:
+        page = await store.browse(kind, prefix=prefix, after=after, limit=PAGE)
+        found += page
+        if len(page) < PAGE:
+            return found
+        after = page[-1].key
+
+
+def _failures(stats: Stats) -> int:
+    counted = (Measure.FAILED, Measure.DEAD_LETTER)
+    return sum(reading.count for reading in stats.readings if reading.measure in counted)
+
+
+def _failed_now(stats: Stats) -> dict[str, int]:
+    counts = Counter[str]()
+    for tally in stats.tallies:
+        if tally.state in ENDS:
+            counts[tally.type] += tally.count
+    return dict(sorted(counts.items()))
+
+
+async def prune_books(store: Store) -> None:
+    """Delete the books of minutes and hours that no window reaches any more, some at a time."""
+    minute = minute_of(store.now())
+    for kind in await _kinds(store):
+        for prefix, oldest in (
+            ("m/", minute - MINUTES_KEPT // timedelta(minutes=1)),
+            ("h/", minute // 60 - LONGEST // timedelta(hours=1)),
+        ):
+            page = await store.browse(kind, prefix=prefix, limit=PAGE)
+            old = [record.key for record in page if record.key < f"{prefix}{oldest:010d}"]
+            await store.keep([RecordWrite(kind=kind, key=key, data=None) for key in old])
+
+
+async def find_in_group(store: Store, search: Search, group: str) -> Page:
+    """Return one page of the jobs that failed as a group did; unless given, those failed now.
+
+    Reads at most ``SCANNED`` jobs: a page may have fewer jobs than it could, and still a cursor.
+    """
+    search = replace(search, states=search.states or (State.FAILED, State.DEAD_LETTER))
+    skip, cursor = 0, None
+    if search.cursor is not None:
+        skip, cursor = _read(search.cursor)
+    found: list[Job] = []
+    left_out: dict[str, int] = {}
+    for _ in range(SCANNED // 1000):
+        page = await store.find(replace(search, cursor=cursor, limit=1000))
+        left_out |= page.left_out
+        for place, job in enumerate(page.jobs[skip:], skip + 1):
+            if job.failure is None or group_of(job.type, job.failure) != group:
+                continue
+            found.append(job)
+            if len(found) == search.limit:
+                return _page(found, f"{place}.{cursor or ''}", left_out)
+        skip, cursor = 0, page.next_cursor
+        if cursor is None:
+            return _page(found, None, left_out)
+    return _page(found, f"0.{cursor}", left_out)
+
+
+def _page(jobs: Sequence[Job], cursor: str | None, left_out: dict[str, int]) -> Page:
+    return Page(tuple(jobs), cursor, len(jobs), cursor is None, left_out)
+
+
+def _read(cursor: str) -> tuple[int, str | None]:
+    skip, dot, rest = cursor.partition(".")
+    if not (dot and skip.isascii() and skip.isdigit() and len(skip) <= 4):
+        raise ValidationError([Fault("cursor", "INVALID", "must come from a page of this group")])
+    return int(skip), rest or None
+
+
+__all__ = ["failure_groups", "find_in_group", "note_failures", "prune_books"]

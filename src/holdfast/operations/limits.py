@@ -1,0 +1,166 @@
+"""Limits at run time: what is used, and overrides that hold against what the code declares.
+
+The limit in force is the store's own, so workers follow at once. What the code declares and the
+override are kept beside it: a worker that starts does not undo an override, and when it is lifted,
+the declaration applies again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.model.reserved import LIMIT_DECLARATIONS, LIMIT_OVERRIDES
+from holdfast.model.times import Span, parse_duration, shown
+from holdfast.store import LimitRule, Record, RecordWrite, Store
+from holdfast.store.damage import readable
+from holdfast.store.tenants import TenantStore
+
+SCOPE_RULE = re.compile(r"(queue|task|key):[^\x00]{1,256}", re.DOTALL)
+MOST = 1_000_000
+
+
+class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit, how much of it is used, and where it comes from."""
+
+    scope: str
+    """``queue:NAME``, ``task:TYPE``, ``key:TYPE`` or ``key:TYPE:KEY``."""
+    rule: LimitRule
+    running: int = 0
+    started: int = 0
+    """How many jobs were started in the current window."""
+    until: datetime | None = None
+    """The end of the current window."""
+    overridden: bool = False
+    """Whether it was set at run time."""
+    declared: LimitRule | None = None
+    """What the code declares."""
+
+
+async def limit_states(store: Store) -> list[LimitInfo]:
+    """Return every limit with its use, by scope."""
+    overrides, declared = (
+        await _rules(store, LIMIT_OVERRIDES),
+        await _rules(store, LIMIT_DECLARATIONS),
+    )
+    return [
+        LimitInfo(
+            scope=state.scope,
+            rule=state.rule,
+            running=state.running,
+            started=state.started,
+            until=state.until,
+            overridden=state.scope in overrides,
+            declared=declared.get(state.scope),
+        )
+        for state in await store.limits()
+    ]
+
+
+async def set_limit(
+    store: Store,
+    scope: str,
+    *,
+    concurrency: int | None = None,
+    rate: int | None = None,
+    per: Span = timedelta(seconds=1),
+) -> LimitInfo:
+    """Set a limit; it holds until it is lifted, whatever the code declares."""
+    _check_scope(store, scope)
+    rule = _rule(concurrency, rate, per)
+    await _keep(store, LIMIT_OVERRIDES, scope, rule)
+    await store.limit(scope, rule)
+    return await _state(store, scope, rule)
+
+
+async def lift_limit(store: Store, scope: str) -> LimitInfo | None:
+    """Lift a limit that was set at run time; return what the code declares, if it does."""
+    _check_scope(store, scope)
+    await store.keep([RecordWrite(kind=LIMIT_OVERRIDES, key=scope, data=None)])
+    (record,) = await store.records(LIMIT_DECLARATIONS, [scope])
+    declared = next(iter(readable([record] if record else [], _decoded)), None)
+    await store.limit(scope, declared[1] if declared else None)
+    return await _state(store, scope, declared[1]) if declared else None
+
+
+async def declare_limits(store: Store, rules: Mapping[str, LimitRule]) -> None:
+    """Set the limits that code declares, except where an operator has set another."""
+    if not rules:
+        return
+    records = await store.records(LIMIT_DECLARATIONS, list(rules))
+    known = dict(readable([each for each in records if each], _decoded))
+    for scope, rule in rules.items():
+        if known.get(scope) != rule:
+            await _keep(store, LIMIT_DECLARATIONS, scope, rule)
+    overridden = await store.records(LIMIT_OVERRIDES, list(rules))
+    for (scope, rule), override in zip(rules.items(), overridden, strict=True):
+        if override is None:
+            await store.limit(scope, rule)
+
+
+async def restore_overrides(store: Store) -> int:
+    """Set overrides again that a worker of another version has undone; return how many."""
+    overrides = await _rules(store, LIMIT_OVERRIDES)
+    if not overrides:
+        return 0
+    in_force = {state.scope: state.rule for state in await store.limits()}
+    undone = {s: rule for s, rule in overrides.items() if in_force.get(s) != rule}
+    for scope, rule in undone.items():
+        await store.limit(scope, rule)
+    return len(undone)
+
+
+async def _state(store: Store, scope: str, rule: LimitRule) -> LimitInfo:
+    found = {state.scope: state for state in await limit_states(store)}
+    return found.get(scope, LimitInfo(scope=scope, rule=rule))
+
+
+async def _rules(store: Store, kind: str) -> dict[str, LimitRule]:
+    found: dict[str, LimitRule] = {}
+    after = ""
+    while page := await store.browse(kind, after=after):
+        found |= readable(page, _decoded)
+        after = page[-1].key
+    return found
+
+
+async def _keep(store: Store, kind: str, scope: str, rule: LimitRule) -> None:
+    data = msgspec.json.encode(rule)
+    await store.keep([RecordWrite(kind=kind, key=scope, data=data)])
+
+
+def _decoded(record: Record) -> tuple[str, LimitRule]:
+    return record.key, msgspec.json.decode(record.data, type=LimitRule)
+
+
+def _check_scope(store: Store, scope: object) -> None:
+    if not isinstance(scope, str) or not SCOPE_RULE.fullmatch(scope):
+        message = f"must be queue:NAME, task:TYPE or key:TYPE, got {shown(scope)}"
+        raise ValidationError([Fault("scope", "INVALID", message)])
+    if isinstance(store, TenantStore) and store.namespace and not scope.startswith("queue:"):
+        message = "must be queue:NAME in a namespace: types span namespaces"
+        raise ValidationError([Fault("scope", "INVALID", message)])
+
+
+def _rule(concurrency: object, rate: object, per: Span) -> LimitRule:
+    faults = [
+        Fault(name, "OUT_OF_RANGE", f"must be a whole number from 1 to {MOST}, got {shown(value)}")
+        for name, value in (("concurrency", concurrency), ("rate", rate))
+        if value is not None
+        and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST)
+    ]
+    if concurrency is None and rate is None:
+        faults.append(Fault("concurrency", "REQUIRED", "give concurrency, rate, or both"))
+    try:
+        span = parse_duration(per)
+        if not timedelta(milliseconds=1) <= span <= timedelta(days=31):
+            faults.append(Fault("per", "OUT_OF_RANGE", "must be from 1 ms to 31 days"))
+    except ValueError as error:
+        faults.append(Fault("per", "INVALID", str(error)))
+    if faults:
+        raise ValidationError(faults)
+    return msgspec.convert({"concurrency": concurrency, "rate": rate, "per": span}, LimitRule)

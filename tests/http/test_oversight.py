@@ -1,0 +1,58 @@
+"""What an operator reads of all jobs at once, over HTTP and with the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.http.api_keys import Role
+from tests.http.site import API
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+
+async def _fail(site: Site, message: str, **given: object) -> str:
+    job_id = await site.submit("a", 1, **given)
+    (claimed,) = await site.claim(wait=5)
+    fault = {"lease_token": claimed["lease_token"], "message": message, "category": "PERMANENT"}
+    await site.post(f"{API}/jobs/{job_id}/fail", fault)
+    return job_id
+
+
+async def test_failure_groups_are_listed_and_retried(any_site: Site) -> None:
+    site = any_site
+    for n in range(3):
+        await _fail(site, f"user {n} is unknown")
+    last = await _fail(site, "no route")
+
+    found = (await site.get(f"{API}/failures/groups?time_range=PT30M")).json
+    group = found["groups"][0]["group"]
+    listed = (await site.get(f"{API}/jobs?group={group}")).json
+    searched = (await site.post(f"{API}/jobs/search", {"group": group, "limit": 2})).json
+    retried = (await site.post(f"{API}/jobs/retry", {"filter": {"group": group}})).json
+
+    assert [("user <number> is unknown", 3), ("no route", 1)] == [
+        (one["message"], one["count"]) for one in found["groups"]
+    ]
+    assert (last, 4, "PT60S") == (
+        found["groups"][1]["sample_job_id"],
+        found["total"],
+        found["step"],
+    )
+    assert (3, 2, 3) == (len(listed["jobs"]), len(searched["jobs"]), retried["retried"])
+    assert {"a": 4} == found["failed_now"]
+
+
+async def test_who_may_watch_sees_failure_groups(site: Site) -> None:
+    for role, status in ((Role.SUBMITTER, 403), (Role.OBSERVER, 200), (Role.OPERATOR, 200)):
+        key = await site.key(role)
+        assert status == (await site.get(f"{API}/failures/groups", key=key)).status
+
+
+async def test_a_window_of_failure_groups_is_checked(site: Site) -> None:
+    for window in ("P8D", "x", "-1", "0"):
+        response = await site.get(f"{API}/failures/groups?time_range={window}")
+        assert (400, "time_range") == (
+            response.status,
+            response.json["error"]["details"][0]["field"],
+        )

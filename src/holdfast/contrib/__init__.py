@@ -1,0 +1,1 @@
+"""Integrations: frameworks, tracing and error reporting, each behind an extra of its own."""

@@ -1,0 +1,1 @@
+"""The dashboard: pages over the operations of an app, for the service and for other sites."""

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.operations.submitter import with_retries
+from holdfast.operations.batcher import with_retries
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.randomness import Randomness
 

@@ -17,7 +17,7 @@ import time_machine
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
-from holdfast.operations.submitter import with_retries
+from holdfast.operations.batcher import with_retries
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import AddStatus, Change, Claim, Fence

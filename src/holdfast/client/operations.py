@@ -61,11 +61,11 @@ from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Moment, Span, parse_duration
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.batcher import with_retries
 from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.interface import OperationsBackend
-from holdfast.operations.submitter import with_retries
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import QueueInfo
 

@@ -60,6 +60,10 @@ class BackgroundOperations:
             self._thread.join()
             loop.close()
 
+    def run(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine over the operations where they run, and wait for its result."""
+        return self._run(operate)
+
     def _run(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T:
         loop, operations = self._app.home or self._open()
         return _call(loop, operate(operations))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.runtime.timeouts import NEVER, SharedTimer
+from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.randomness import Randomness
+from holdfast.runtime.timeouts import NEVER, SharedTimer, Timeouts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -19,6 +22,8 @@ QUIET_TURNS = 3
 """Turns without a new item that end the gathering: answered callers need them to come back."""
 DIRECT_WRITES = 16
 """Direct writes after which a lone caller yields the loop: some stores never wait for I/O."""
+LONGEST_PAUSE = 2.0
+"""The longest pause, in seconds, between two calls of a store that is unavailable."""
 MANY = 16
 """Callers, being written or waiting, from which several groups at once are worth it."""
 
@@ -178,3 +183,37 @@ class Batcher(Generic[T, R]):
 def no_answer(seconds: float) -> StoreUnavailableError:
     """Return the error of a call that a store did not answer in time."""
     return StoreUnavailableError(f"the store did not answer within {seconds:g} s")
+
+
+async def with_retries(
+    call: Callable[[], Coroutine[Any, Any, T]],
+    randomness: Randomness,
+    timeout: timedelta,
+    timeouts: Timeouts | None = None,
+    longest: float = LONGEST_PAUSE,
+) -> T:
+    """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
+
+    Raises ``StoreUnavailableError`` when there is no result within ``timeout``: the newest one
+    of the store, if it raised any, else that it did not answer.
+    """
+    loop = asyncio.get_running_loop()
+    seconds = timeout.total_seconds()
+    deadline = loop.time() + seconds
+    timeouts = timeouts or Timeouts()
+    delay: GrowingDelay | None = None
+    newest: StoreUnavailableError | None = None
+    while True:
+        try:
+            return await timeouts.wait_for(call(), deadline - loop.time())
+        except TimeoutError:
+            raise newest or no_answer(seconds) from None
+        except StoreUnavailableError as error:
+            newest = error
+            delay = delay or GrowingDelay(randomness, longest=longest)
+            pause = delay.next()
+            if loop.time() + pause > deadline:
+                raise
+            await asyncio.sleep(pause)
+            if loop.time() >= deadline:  # the pause took longer than that
+                raise

@@ -93,6 +93,18 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
             return result
         return (await self._described([result]))[0]
 
+    async def prepare(self, submission: Submission) -> Job:
+        """Check a submission and return its job, which ``add`` stores later: its id is known now.
+
+        For a caller whose transaction is in another database, and ends before the job may exist.
+        """
+        return await self._submitter.prepare(submission)
+
+    async def add(self, job: Job) -> SubmissionResult:
+        """Store a prepared job."""
+        result = await self._submitter.add(job)
+        return (await self._described([result]))[0]
+
     async def submit_batch(
         self,
         submissions: Sequence[Submission | Mapping[str, object]],

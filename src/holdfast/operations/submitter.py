@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,13 +34,12 @@ from holdfast.operations.batch_answers import (
     rejected,
     shortened,
 )
-from holdfast.operations.batcher import Batcher, no_answer
+from holdfast.operations.batcher import LONGEST_PAUSE, Batcher, no_answer, with_retries
 from holdfast.operations.declarations import Declarations
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.single_flight import SingleFlight
 from holdfast.operations.spawns import Spawns
 from holdfast.operations.store_time import refresh_for_delays
-from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.off_loop import SHORT, off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.runtime.timeouts import Timeouts
@@ -51,8 +48,6 @@ from holdfast.webhooks import CallbackScreen
 
 T = TypeVar("T")
 
-LONGEST_PAUSE = 2.0
-"""The longest pause, in seconds, between two calls of a store that is unavailable."""
 KEY_PAUSE = 0.25
 """The same while another transaction holds the idempotency key: it may end at any time."""
 BUSY_KEYS = 4
@@ -113,10 +108,20 @@ class Submitter:
         is_limited = limits.is_limited and not limits.admits(usual)
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
+        job = await self.prepare(submission, connection)
+        return await self.add(job, connection)
+
+    async def prepare(self, submission: Submission, connection: object = None) -> Job:
+        """Accept a submission: return its job, which ``add`` stores; ValidationError otherwise."""
+        defaults = self._known(submission) or await self._defaults(submission)
         (submission,) = await self.screened([submission])
         await refresh_for_delays(self._store, self.persist, [submission])
         parents = await self._parents([submission], connection) if submission.depends_on else None
-        job = await off_loop(size, partial(self._accepted, submission, defaults, parents))
+        accepted = partial(self._accepted, submission, defaults, parents)
+        return await off_loop(raw_size(submission.payload), accepted)
+
+    async def add(self, job: Job, connection: object = None) -> SubmissionResult:
+        """Store a prepared job; to store it again is harmless."""
         counted = await self._admit([job], connection)
         if connection is not None:
             added = (await self._add_in(connection, [job], atomic=True))[0]
@@ -362,37 +367,3 @@ def named(submission: Submission) -> tuple[str, str]:
     """Return the type and the queue that decide the defaults; without a queue, the task's."""
     queue = submission.queue
     return submission.type, queue if isinstance(queue, str) else ""  # validation rejects others
-
-
-async def with_retries(
-    call: Callable[[], Coroutine[Any, Any, T]],
-    randomness: Randomness,
-    timeout: timedelta,
-    timeouts: Timeouts | None = None,
-    longest: float = LONGEST_PAUSE,
-) -> T:
-    """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
-
-    Raises ``StoreUnavailableError`` when there is no result within ``timeout``: the newest one
-    of the store, if it raised any, else that it did not answer.
-    """
-    loop = asyncio.get_running_loop()
-    seconds = timeout.total_seconds()
-    deadline = loop.time() + seconds
-    timeouts = timeouts or Timeouts()
-    delay: GrowingDelay | None = None
-    newest: StoreUnavailableError | None = None
-    while True:
-        try:
-            return await timeouts.wait_for(call(), deadline - loop.time())
-        except TimeoutError:
-            raise newest or no_answer(seconds) from None
-        except StoreUnavailableError as error:
-            newest = error
-            delay = delay or GrowingDelay(randomness, longest=longest)
-            pause = delay.next()
-            if loop.time() + pause > deadline:
-                raise
-            await asyncio.sleep(pause)
-            if loop.time() >= deadline:  # the pause took longer than that
-                raise

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import State
 from holdfast.model.results import SubmissionResult, SubmissionStatus
-from holdfast.operations.submitter import with_retries
+from holdfast.operations.batcher import with_retries
 from holdfast.runtime.randomness import Randomness
 from holdfast.torture._tasks import app, plan
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, RESPONSES, Ledger, allowed

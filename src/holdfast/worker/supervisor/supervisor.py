@@ -18,7 +18,7 @@ from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
-from holdfast.operations.submitter import with_retries
+from holdfast.operations.batcher import with_retries
 from holdfast.runtime.host import HOST
 from holdfast.store import Store
 from holdfast.worker.loading import load_app, load_object

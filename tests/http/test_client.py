@@ -31,6 +31,7 @@ from holdfast import (
     Worker,
 )
 from holdfast.cli import cli
+from holdfast.client.control import RemoteControl
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.oversight import RemoteOversight
 from holdfast.client.transport import ConnectionLost
@@ -150,7 +151,7 @@ def test_every_operation_has_an_implementation_over_http() -> None:
     names = set(public(Operations)) - {"job"}
 
     assert names == set(public(OperationsBackend))
-    assert names <= {*vars(RemoteOperations), *vars(RemoteOversight)}
+    assert names <= {*vars(RemoteOperations), *vars(RemoteControl), *vars(RemoteOversight)}
     assert not issubclass(RemoteOperations, Operations)
     for name in names:
         on_store = public(Operations)[name].parameters

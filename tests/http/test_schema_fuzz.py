@@ -39,6 +39,7 @@ BEYOND_SCHEMAS = {
     "UNSUPPORTED",
     "CONFLICT",
     "CYCLE",
+    "DUPLICATE",
     "INVALID_TEXT",
     "NOT_FOUND",
     "NOT_UNIQUE",
@@ -47,6 +48,7 @@ BEYOND_SCHEMAS = {
 }
 LOOSELY_DESCRIBED = {
     "cursor",
+    "expression",
     "idempotency_window",
     "interval",
     "lease",
@@ -54,9 +56,11 @@ LOOSELY_DESCRIBED = {
     "max_delay",
     "output",
     "payload",
+    "scope",
     "time_range",
     "ttl",
     "timeout",
+    "tz",
     "url",
 }
 """Rules that no schema can state: jobs that must exist, limits on durations written as text,

@@ -8,6 +8,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from holdfast import Holdfast
 from holdfast.http.server import ListenAddress, serve
 from tests.waiting import PATIENCE
@@ -41,6 +43,7 @@ def _check(reports: list[dict[str, object]]) -> None:
     assert all("_fail" in str(one["stack_trace"]) for one in reports)
 
 
+@pytest.mark.asyncio(loop_scope="function")
 async def test_worker_reports_what_nobody_awaits(tmp_path: Path) -> None:
     app, log = Holdfast(f"sqlite:///{tmp_path}/jobs.db"), EventLog()
     app.task("leave")(_leave_behind)
@@ -52,6 +55,7 @@ async def test_worker_reports_what_nobody_awaits(tmp_path: Path) -> None:
     assert asyncio.get_running_loop().get_exception_handler() is None
 
 
+@pytest.mark.asyncio(loop_scope="function")
 async def test_service_reports_what_nobody_awaits(tmp_path: Path) -> None:
     app, log, ready = Holdfast(f"sqlite:///{tmp_path}/jobs.db"), EventLog(), asyncio.Event()
     place = ListenAddress(port=0)

@@ -17,6 +17,8 @@ T = TypeVar("T")
 MAX_PAGE = 1000
 MAX_VALUES = 1000
 """A filter matches one of so many values."""
+MAX_GROUP = 64
+"""Characters of the id of a failure group."""
 
 
 class JobFilter(TypedDict, total=False):
@@ -72,7 +74,7 @@ class FailureFilter(TypedDict, total=False):
 def job_search(wanted: JobFilter) -> Search:
     """Check a job filter; ValidationError lists all its faults."""
     reader = _FilterReader(wanted, JobFilter)
-    reader.text("group")
+    reader.text("group", most=MAX_GROUP)
     search = Search(
         types=reader.texts("types"),
         queues=reader.texts("queues"),
@@ -169,9 +171,13 @@ class _FilterReader:
     def texts(self, field: str) -> tuple[str, ...]:
         return self.each(field, _text)
 
-    def text(self, field: str) -> str:
+    def text(self, field: str, *, most: int | None = None) -> str:
         value = self._wanted.get(field)
-        return self._read(field, _text, value, "") if value is not None else ""
+        text = self._read(field, _text, value, "") if value is not None else ""
+        if most is not None and len(text) > most:
+            message = f"must be at most {most} characters, got {len(text)}"
+            self._fault(field, "TOO_LONG", message)
+        return text
 
     def each(self, field: str, read: Callable[[Any], T]) -> tuple[T, ...]:
         values = self._wanted.get(field)

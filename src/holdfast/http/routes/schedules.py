@@ -12,6 +12,7 @@ from holdfast.http.fields import Field, flag, integer, text
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.model.results import SubmissionResult
+from holdfast.model.submission import TYPE_RULE
 from holdfast.operations.schedules import LAST_RUNS, MOST_PAGE, NAME_RULE
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
@@ -148,7 +149,14 @@ ENDPOINTS = (
         permission=Permission.ADMINISTER,
         body_fields=(
             text("name", minimum=1, maximum=128, pattern=f"^{NAME_RULE.pattern}$", required=True),
-            text("type", minimum=1, required=True, description="The type of its jobs."),
+            text(
+                "type",
+                minimum=1,
+                maximum=128,
+                pattern=f"^{TYPE_RULE.pattern}$",
+                required=True,
+                description="The type of its jobs.",
+            ),
             _expression(required=True),
             _TZ,
             _MISSED,

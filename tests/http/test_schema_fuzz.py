@@ -61,9 +61,11 @@ LOOSELY_DESCRIBED = {
     "ttl",
     "timeout",
     "tz",
+    "until",
     "url",
 }
-"""Rules that no schema can state: jobs that must exist, limits on durations written as text,
+"""Rules that no schema can state: jobs that must exist, moments that have passed, limits on
+durations written as text,
 cursors of earlier pages, addresses that may be called, NUL deep inside a payload."""
 
 once = settings(

@@ -60,10 +60,19 @@ class SyncControl(BackgroundOperations):
     def schedules(self) -> SyncSchedules:
         """Schedules of the code and dynamic ones: list, create, change, pause, run, delete."""
         return SyncSchedules(self._run, lambda operations: operations.schedules)
+
+    @property
+    def bulk(self) -> SyncBulkOperations:
+        """Operations on many jobs in the background: start, preview, list, get, cancel, wait."""
+        return SyncBulkOperations(self._run, lambda operations: operations.bulk)
 '''
 SCHEDULES = '''
 class SyncSchedules(Background[Schedules]):
     """What ``Holdfast.schedules`` offers, blocking."""
+'''
+BULK = '''
+class SyncBulkOperations(Background[BulkOperations]):
+    """What ``Holdfast.bulk`` offers, blocking."""
 '''
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -96,11 +105,14 @@ def generated() -> str:
 def generated_control() -> str:
     """Return the text of the module with the part of operators."""
     control, schedules = _parsed("operations.control"), _parsed("operations.schedules")
+    bulk = _parsed("operations.bulk")
     classes = [
         CONTROL,
         *(_method(method, _same_body(method)) for method in _methods(control, "Control")),
         SCHEDULES,
         *(_method(method, [_forward(method)]) for method in _methods(schedules, "Schedules")),
+        BULK,
+        *(_method(method, [_forward(method)]) for method in _methods(bulk, "BulkOperations")),
     ]
     text = "\n".join(classes)
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
@@ -110,8 +122,10 @@ def generated_control() -> str:
         [ast.alias(n.id) for n in own if isinstance(n, ast.Name)],
         0,
     )
-    imports = [_import(n, used) for n in [*control.body, *schedules.body, constants]]
-    exported = '__all__ = ["SyncControl", "SyncSchedules"]\n'
+    typed = ast.ImportFrom("holdfast.operations.bulk", [ast.alias("BulkOptions")], 0)
+    parts = [*control.body, *schedules.body, constants, *bulk.body, typed]
+    imports = [_import(n, used) for n in parts]
+    exported = '__all__ = ["SyncBulkOperations", "SyncControl", "SyncSchedules"]\n'
     module = "\n".join([CONTROL_HEAD.strip(), *imports, text, exported])
     return _ruff("format", text=_ruff("check", "--select=I", "--fix", text=module))
 
@@ -149,6 +163,7 @@ def _forward(node: Method) -> str:
     """Call the coroutine of the same name."""
     given = [argument.arg for argument in node.args.args[1:]]
     given += [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs]
+    given += [f"**{node.args.kwarg.arg}"] if node.args.kwarg else []
     call = f"self._run(lambda part: part.{node.name}({', '.join(given)}))"
     returns_nothing = node.returns is None or ast.unparse(node.returns) == "None"
     return call if returns_nothing else f"return {call}"

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from holdfast.model.bulk import BulkOperation
 from holdfast.model.queues import QueuePause
 from holdfast.model.status import LogEntry
 from holdfast.model.workers import WorkerInfo
@@ -45,6 +46,12 @@ class LimitLift(msgspec.Struct, frozen=True):
 
     scope: str
     limit: LimitInfo | None
+
+
+class OperationList(msgspec.Struct, frozen=True):
+    """Operations on many jobs, the newest first."""
+
+    operations: tuple[BulkOperation, ...]
 
 
 class WorkerList(msgspec.Struct, frozen=True):

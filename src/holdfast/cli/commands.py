@@ -44,6 +44,7 @@ SECTIONS = {
         "limits": ("limits", "List limits; set or lift one."),
         "workers": ("workers", "List live workers; drain one."),
         "schedules": ("schedules", "List schedules; create, change, pause or run one."),
+        "operations": ("operations", "List operations on many jobs; start, watch or cancel one."),
         "failures": ("jobs", "List failed jobs and count their causes."),
         "failure-groups": ("oversight", "List failures by type, code and message."),
         "events": ("system", "Show the event stream."),

@@ -58,6 +58,11 @@ def filter_options_without_priority(command: F) -> F:
 def selection_options(command: F) -> F:
     """Add what a command that changes many jobs needs to select them safely."""
     for option in (
+        click.option(
+            "--background",
+            is_flag=True,
+            help="Start it as an operation that a worker or the service runs, and return.",
+        ),
         click.option("--dry-run", is_flag=True, help="Only count the jobs that would change."),
         click.option("--as-of", metavar="TIME", help="Skip jobs that changed after this time."),
     ):

@@ -13,9 +13,9 @@ from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.filters import (
     filter_options,
     filter_options_without_priority,
-    job_filter,
     selection_options,
 )
+from holdfast.cli.operations import job_selection, start_operation
 from holdfast.cli.submit import span_or_text, tags_of
 from holdfast.cli.tables import table
 from holdfast.model.amendment import JobMetadata
@@ -31,7 +31,6 @@ from holdfast.model.results import (
     UpdateStatus,
 )
 from holdfast.model.times import Span
-from holdfast.operations.filters import JobFilter
 
 T = TypeVar("T")
 
@@ -51,13 +50,17 @@ def cancel(
     reason: str,
     force: bool,
     dry_run: bool,
+    background: bool,
     as_of: str | None,
     url: str | None,
     as_json: bool,
     **given: object,
 ) -> None:
     """Cancel jobs, by id or by filter. A running job stops at its next checkpoint."""
-    selection = _selection(job_ids, given, as_of, dry_run)
+    selection = job_selection(job_ids, given, as_of, dry_run)
+    if background:
+        start_operation(url, as_json, "cancel", selection, {"reason": reason, "force": force})
+        return
     if len(job_ids) == 1 and not dry_run and not as_of:
         _cancel_one(job_ids[0], url, as_json, reason=reason, force=force)
         return
@@ -104,7 +107,11 @@ def retry(
     dependencies again.
     """
     how = _Retry(reset_attempts=reset_attempts, priority=priority, delay=span_or_text(delay))
-    selection = _selection(job_ids, given, as_of, dry_run)
+    background = given.pop("background")
+    selection = job_selection(job_ids, given, as_of, dry_run)
+    if background:
+        start_operation(url, as_json, "retry", selection, {**how})
+        return
     if job_ids and not dry_run and not as_of:
         results = _each(url, job_ids, lambda app, job_id: app.retry(job_id, **how))
         _report([(r.job_id, r.status, r.new_state or "") for r in results], results, as_json)
@@ -177,13 +184,17 @@ def release(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
 def delete(
     job_ids: tuple[str, ...],
     dry_run: bool,
+    background: bool,
     as_of: str | None,
     url: str | None,
     as_json: bool,
     **given: object,
 ) -> None:
     """Delete finished jobs that no live job depends on, by id or by filter."""
-    selection = _selection(job_ids, given, as_of, dry_run)
+    selection = job_selection(job_ids, given, as_of, dry_run)
+    if background:
+        start_operation(url, as_json, "delete", selection, {})
+        return
     if job_ids and not dry_run and not as_of:
         results = _each(url, job_ids, lambda app, job_id: app.delete(job_id))
         _report([(r.job_id, r.status, "") for r in results], results, as_json)
@@ -195,31 +206,10 @@ def delete(
     _fail_unless([not result.failed])
 
 
-class _Selection(TypedDict):
-    job_ids: Sequence[str] | None
-    filter: JobFilter | None
-    as_of: str | None
-    dry_run: bool
-
-
 class _Retry(TypedDict):
     reset_attempts: bool
     priority: str | None
     delay: Span
-
-
-def _selection(
-    job_ids: tuple[str, ...], given: dict[str, object], as_of: str | None, dry_run: bool
-) -> _Selection:
-    wanted = job_filter(given)
-    if bool(job_ids) == bool(wanted):
-        raise CommandError("give job ids, or filters such as --type, but not both", USAGE)
-    return {
-        "job_ids": list(job_ids) or None,
-        "filter": wanted or None,
-        "as_of": as_of,
-        "dry_run": dry_run,
-    }
 
 
 def _show_batch(

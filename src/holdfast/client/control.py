@@ -7,6 +7,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from holdfast.api.responses import LimitLift, LimitList
+from holdfast.client.bulk import RemoteBulkOperations
 from holdfast.client.requests import encode_body, job_path, query, queue_path
 from holdfast.client.schedules import RemoteSchedules, ServiceRequests
 from holdfast.errors import Fault, ValidationError
@@ -25,6 +26,11 @@ class RemoteControl(ServiceRequests, Protocol):
     def schedules(self) -> RemoteSchedules:
         """The schedules of the service."""
         return RemoteSchedules(self)
+
+    @property
+    def bulk(self) -> RemoteBulkOperations:
+        """The operations on many jobs of the service."""
+        return RemoteBulkOperations(self)
 
     async def graph(self, job_id: str, *, collapse: bool = True) -> JobGraph:
         """Return the workflow around a job."""

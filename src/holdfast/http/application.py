@@ -28,6 +28,7 @@ from holdfast.http.routes import (
     jobs,
     leases,
     manage,
+    operations,
     outcomes,
     oversight,
     schedules,
@@ -51,6 +52,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *outcomes.ENDPOINTS,
     *webhooks.ENDPOINTS,
     *schedules.ENDPOINTS,
+    *operations.ENDPOINTS,
     *control.ENDPOINTS,
     *health.ENDPOINTS,
 )

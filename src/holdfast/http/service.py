@@ -12,6 +12,7 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.http import docs
 from holdfast.http.api_keys import ApiKeys
+from holdfast.http.bulk_task import BulkTask
 from holdfast.http.capacity import Capacity
 from holdfast.http.event_stream import EventTail
 from holdfast.http.key_watch import KeyWatch
@@ -88,6 +89,7 @@ class Service:
         most = self._limits.workers_per_namespace
         self.presence = Presence(self.app.store, most, self.app.clock)
         self.tail = EventTail(self.app.store)
+        self.bulk = BulkTask(self.app, self.observer)
         self._waiter = JobWaiter(self.app.store)
         publisher = Publisher(self.app.store, SERVICE, self.app.clock.now())
         await publisher.publish_profiles(self.app.registry.profiles)
@@ -96,12 +98,14 @@ class Service:
         except BaseException:
             await self.app.close()
             raise
+        self.bulk.start()
 
     async def close(self) -> None:
         """Finish the operations in progress and close the store."""
         self.stop()
         for operations in self._views.values():
             await operations.close()
+        await self.bulk.close()
         await self.key_watch.close()
         await self.refusals.close()
         await self.tail.close()

@@ -24,6 +24,7 @@ from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
 from holdfast.maintenance.store_watch import StoreWatch
 from holdfast.observe import Observer, Outage, Reasons
+from holdfast.operations.bulk_runner import BulkRunner
 from holdfast.operations.quarantine import report_failing
 from holdfast.operations.workers import LEADERSHIP, TERM
 from holdfast.runtime.backoff import LONGEST_WITH_JITTER, GrowingDelay
@@ -158,6 +159,7 @@ class Maintenance:
             QuarantineLog(store, observer),
             CronService(app, store),
             Keeper(store, observer),
+            BulkRunner(store, worker, observer),
         ]
         webhooks = WebhookService(store, app.webhook_settings, app.internal_submitter)
         self._services += [webhooks, Pruner(store, app.retention)]

@@ -189,7 +189,7 @@ def retry_decision(
 ) -> Callable[[Job, datetime], Job]:
     """Check how jobs are to be retried; return what becomes of each, itself if it did not fail."""
     wait = read_span("delay", delay)
-    level = None if priority is None else _priority(priority)
+    level = None if priority is None else priority_level(priority)
 
     def decide(job: Job, now: datetime) -> Job:
         if job.state not in (State.FAILED, State.DEAD_LETTER):
@@ -227,7 +227,8 @@ def read_span(field: str, value: Span) -> timedelta:
         raise ValidationError([Fault(field, "INVALID_DURATION", str(error))]) from None
 
 
-def _priority(value: Priority | str | int) -> int:
+def priority_level(value: Priority | str | int) -> int:
+    """Read a priority given to an operation; ValidationError names the levels."""
     try:
         return int(Priority[value]) if isinstance(value, str) else int(Priority(value))
     except (KeyError, ValueError):
@@ -236,4 +237,12 @@ def _priority(value: Priority | str | int) -> int:
         raise ValidationError([Fault("priority", "INVALID", message)]) from None
 
 
-__all__ = ["Changes", "Decide", "Decisions", "decide_and_swap", "read_span", "retry_decision"]
+__all__ = [
+    "Changes",
+    "Decide",
+    "Decisions",
+    "decide_and_swap",
+    "priority_level",
+    "read_span",
+    "retry_decision",
+]

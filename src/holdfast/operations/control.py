@@ -9,6 +9,7 @@ from typing import Protocol
 from holdfast.model.queues import QueueScale
 from holdfast.model.times import Span
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.bulk import BulkOperations
 from holdfast.operations.graph import JobGraph
 from holdfast.operations.limits import LimitInfo
 from holdfast.operations.schedules import Schedules
@@ -19,6 +20,9 @@ class ControlBackend(Protocol):
 
     @property
     def schedules(self) -> Schedules: ...
+
+    @property
+    def bulk(self) -> BulkOperations: ...
 
     async def graph(self, job_id: str, *, collapse: bool = True) -> JobGraph: ...
 
@@ -55,6 +59,11 @@ class Control(ABC):
     def schedules(self) -> Schedules:
         """Schedules of the code and dynamic ones: list, create, change, pause, run, delete."""
         return self.operations.schedules
+
+    @property
+    def bulk(self) -> BulkOperations:
+        """Operations on many jobs in the background: start, preview, list, get, cancel, wait."""
+        return self.operations.bulk
 
     async def graph(self, job_id: str, *, collapse: bool = True) -> JobGraph:
         """Return the workflow around a job: nodes, edges and states, of at most 2,000 jobs.

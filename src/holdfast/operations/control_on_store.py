@@ -10,6 +10,7 @@ from holdfast.model.queues import QueueScale
 from holdfast.model.times import Span, shown
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations import limits
+from holdfast.operations.bulk import BulkOperations
 from holdfast.operations.draining import drain
 from holdfast.operations.graph import JobGraph, graph
 from holdfast.operations.limits import LimitInfo
@@ -30,6 +31,11 @@ class ControlOnStore:
     def schedules(self) -> Schedules:
         """The schedules of the store."""
         return Schedules(self.store, self._submitter)
+
+    @property
+    def bulk(self) -> BulkOperations:
+        """The operations on many jobs of the store."""
+        return BulkOperations(self.store)
 
     async def graph(self, job_id: str, *, collapse: bool = True) -> JobGraph:
         """Return the workflow around a job."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Unpack
 
 from msgspec import UNSET
 
+from holdfast.model.bulk import BulkAction, BulkOperation, BulkPreview
 from holdfast.model.queues import QueueScale
 from holdfast.model.results import SubmissionResult
-from holdfast.model.times import Span
+from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.background import Background, BackgroundOperations
+from holdfast.operations.bulk import BulkOperations, BulkOptions
+from holdfast.operations.filters import JobFilter
 from holdfast.operations.graph import JobGraph
 from holdfast.operations.limits import LimitInfo
 from holdfast.operations.schedules import LAST_RUNS, Schedules
@@ -27,6 +31,11 @@ class SyncControl(BackgroundOperations):
     def schedules(self) -> SyncSchedules:
         """Schedules of the code and dynamic ones: list, create, change, pause, run, delete."""
         return SyncSchedules(self._run, lambda operations: operations.schedules)
+
+    @property
+    def bulk(self) -> SyncBulkOperations:
+        """Operations on many jobs in the background: start, preview, list, get, cancel, wait."""
+        return SyncBulkOperations(self._run, lambda operations: operations.bulk)
 
     def graph(self, job_id: str, *, collapse: bool = True) -> JobGraph:
         """Return the workflow around a job: nodes, edges and states, of at most 2,000 jobs."""
@@ -141,4 +150,53 @@ class SyncSchedules(Background[Schedules]):
         self._run(lambda part: part.delete(name))
 
 
-__all__ = ["SyncControl", "SyncSchedules"]
+class SyncBulkOperations(Background[BulkOperations]):
+    """What ``Holdfast.bulk`` offers, blocking."""
+
+    def start(
+        self,
+        action: BulkAction | str,
+        *,
+        filter: JobFilter | None = None,
+        ids: Sequence[str] | None = None,
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+        by: str = "",
+        **options: Unpack[BulkOptions],
+    ) -> BulkOperation:
+        """Start to cancel, retry, delete, reprioritise or release many jobs, by filter or ids."""
+        return self._run(
+            lambda part: part.start(
+                action, filter=filter, ids=ids, as_of=as_of, dry_run=dry_run, by=by, **options
+            )
+        )
+
+    def preview(
+        self,
+        action: BulkAction | str,
+        *,
+        filter: JobFilter | None = None,
+        ids: Sequence[str] | None = None,
+        as_of: Moment | None = None,
+    ) -> BulkPreview:
+        """Return at once how many jobs an operation would look at: 10,000 may mean more."""
+        return self._run(lambda part: part.preview(action, filter=filter, ids=ids, as_of=as_of))
+
+    def list(self, *, after: str = "", limit: int = 50) -> builtins.list[BulkOperation]:
+        """Return operations, the newest first; ``after`` continues behind an id."""
+        return self._run(lambda part: part.list(after=after, limit=limit))
+
+    def get(self, operation_id: str) -> BulkOperation:
+        """Return an operation with its progress; NotFoundError when there is none."""
+        return self._run(lambda part: part.get(operation_id))
+
+    def cancel(self, operation_id: str) -> BulkOperation:
+        """Stop an operation; what it has changed stays. One that has ended does not change."""
+        return self._run(lambda part: part.cancel(operation_id))
+
+    def wait(self, operation_id: str, *, timeout: Span | None = None) -> BulkOperation:
+        """Wait until an operation has ended; TimeoutError when that takes longer."""
+        return self._run(lambda part: part.wait(operation_id, timeout=timeout))
+
+
+__all__ = ["SyncBulkOperations", "SyncControl", "SyncSchedules"]

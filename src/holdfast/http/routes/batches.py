@@ -72,6 +72,7 @@ def _selected(call: Call) -> _Selected:
 
 
 def _read_filter(value: object) -> object:
+    """Return an object; the search checks its fields."""
     if not isinstance(value, dict):
         raise ValueError(f"must be an object, got {shown(value)}")
     return value
@@ -83,9 +84,10 @@ def _filter_schema() -> dict[str, object]:
     return {**schema, "properties": {n: p for n, p in properties.items() if n not in OF_PAGES}}
 
 
+FILTER = Field(name="filter", schema=_filter_schema(), read=_read_filter)
 _SELECTION = (
     text_list("job_ids", maximum=1000),
-    Field(name="filter", schema=_filter_schema(), read=_read_filter),
+    FILTER,
     instant("as_of", description="Skip jobs that changed after this time."),
     flag("dry_run", description="Only count the jobs."),
 )

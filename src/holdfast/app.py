@@ -57,6 +57,9 @@ class Holdfast(JobOperations):
     for blocking code.
     """
 
+    import_path: str | None = None
+    """Where a new process finds the app, module:name; None looks for it in loaded modules."""
+
     def __init__(  # noqa: PLR0913  # one keyword per part of an app
         self,
         url: str | None = None,

@@ -8,6 +8,7 @@ import types
 import pytest
 
 import holdfast
+import tests.contrib.django  # noqa: F401  # sets Django up, which modules of its applications need
 from tests.architecture import tree
 
 MODULES = [tree.module_name(path) for path in tree.public_modules()]

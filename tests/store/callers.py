@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -116,12 +117,10 @@ async def async_scoped(dsn: str) -> AsyncIterator[object]:
 
 @asynccontextmanager
 async def django(dsn: str) -> AsyncIterator[object]:
-    from django.conf import settings
     from django.db import transaction
     from django.db.utils import ConnectionHandler
 
-    if not settings.configured:
-        settings.configure()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.contrib.django_settings")
     info = psycopg.conninfo.conninfo_to_dict(dsn)
     database = {
         "ENGINE": "django.db.backends.postgresql",

@@ -45,6 +45,8 @@ def setup_for(app: Holdfast) -> Setup:
 
 def _path_of(app: Holdfast) -> str:
     """The module and name under which the app can be imported; the main module comes last."""
+    if app.import_path is not None:
+        return app.import_path
     found = [
         f"{name}:{attribute}"
         for name, module in list(sys.modules.items())
@@ -60,10 +62,11 @@ class Handlers:
     """The handlers that this process found."""
 
     def __init__(self, setup: Setup) -> None:
-        spaces = [_imported(name) for name in setup.modules]
+        module, _, attribute = setup.app.partition(":")
+        first = [module] if module in setup.modules else []  # it may set up what others need
+        spaces = [_imported(name) for name in dict.fromkeys([*first, *setup.modules])]
         if setup.main:
             spaces.append(_run_main(setup.main))
-        module, _, attribute = setup.app.partition(":")
         self._apps: list[Holdfast] = []
         for space in spaces:
             found = [value for value in space.values() if isinstance(value, Holdfast)]

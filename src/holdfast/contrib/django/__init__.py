@@ -1,0 +1,24 @@
+"""holdfast in a Django project: settings, tasks, commands, admin, and a backend for its tasks.
+
+Names are imported when they are first used: Django imports this package before it is set up.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from holdfast.contrib.django.backend import HoldfastBackend
+    from holdfast.contrib.django.configured import app
+
+_MODULES = {"HoldfastBackend": "backend", "app": "configured"}
+
+__all__ = ["HoldfastBackend", "app"]
+
+if not typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

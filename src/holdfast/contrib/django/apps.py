@@ -1,0 +1,24 @@
+"""The Django application: add ``holdfast.contrib.django`` to INSTALLED_APPS."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.core import checks
+from django.utils.module_loading import autodiscover_modules
+
+from holdfast.contrib.django.checks import check_settings
+from holdfast.contrib.django.configuration import read_settings
+
+
+class HoldfastConfig(AppConfig):
+    """Imports the modules of tasks of every installed application."""
+
+    name = "holdfast.contrib.django"
+    label = "holdfast"
+    verbose_name = "Holdfast"
+
+    def ready(self) -> None:
+        """Register the checks and the tasks."""
+        checks.register(check_settings)
+        for module in read_settings().autodiscover:
+            autodiscover_modules(module)

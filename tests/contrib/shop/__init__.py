@@ -1,0 +1,1 @@
+"""An application with a model and tasks."""

@@ -1,0 +1,15 @@
+"""Orders."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Order(models.Model):
+    """An order."""
+
+    item = models.CharField(max_length=100)
+    confirmed = models.BooleanField(default=False)
+
+    class Meta:
+        app_label = "shop"

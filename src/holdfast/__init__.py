@@ -37,8 +37,10 @@ if typing.TYPE_CHECKING:
     from holdfast.model.results import SubmissionResult, SubmissionStatus
     from holdfast.model.status import JobStatus
     from holdfast.model.submission import Submission
+    from holdfast.observe.current import CurrentJob, current_job
     from holdfast.store import LimitRule
     from holdfast.tasks.context import JobContext, SyncJobContext
+    from holdfast.tasks.middleware import AttemptCall, AttemptOutcome, Middleware
     from holdfast.tasks.schedule import MissedRuns
     from holdfast.tasks.task import Task
     from holdfast.worker import Worker
@@ -48,6 +50,8 @@ _MODULES = {
     "app": ("Holdfast",),
     "client": ("Client", "SyncClient"),
     "tasks.context": ("JobContext", "SyncJobContext"),
+    "observe.current": ("CurrentJob", "current_job"),
+    "tasks.middleware": ("AttemptCall", "AttemptOutcome", "Middleware"),
     "tasks.schedule": ("MissedRuns",),
     "errors": (
         "DuplicateError",
@@ -80,10 +84,13 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "AttemptCall",
+    "AttemptOutcome",
     "Backoff",
     "BackoffKind",
     "ChildJob",
     "Client",
+    "CurrentJob",
     "Deduplication",
     "DependencyKind",
     "DuplicateError",
@@ -96,6 +103,7 @@ __all__ = [
     "JobStatus",
     "LimitRule",
     "Limits",
+    "Middleware",
     "MissedRuns",
     "NotFoundError",
     "PermanentError",
@@ -119,6 +127,7 @@ __all__ = [
     "WaitForChildren",
     "Worker",
     "__version__",
+    "current_job",
 ]
 
 if not typing.TYPE_CHECKING:

@@ -34,6 +34,7 @@ from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.importing import check_not_importing
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import DEFAULT_URL, Store, open_store
+from holdfast.tasks.app_seams import AppSeams
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.options import TaskOptions, given_options, handler_options, natural_type
 from holdfast.tasks.registry import Function, HandlerOptions, Registry
@@ -45,7 +46,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Holdfast(JobOperations):
+class Holdfast(AppSeams, JobOperations):
     """A job queue: register tasks, submit jobs, read and manage them.
 
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
@@ -178,7 +179,10 @@ class Holdfast(JobOperations):
             from holdfast.client.operations import RemoteOperations
 
             return RemoteOperations(
-                self.url, randomness=self.randomness, misfit=self.registry.misfit
+                self.url,
+                randomness=self.randomness,
+                misfit=self.registry.misfit,
+                middleware=self.registry.seams.middleware,
             )
         store = await self.open_store().start()
         try:

@@ -14,8 +14,8 @@ from holdfast.model.job import Job
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim, Fence, MemoryStore, Renewal
 from holdfast.worker.channel import Notes, WorkerChannel
-from holdfast.worker.executor import Interruption
 from holdfast.worker.heartbeat import DEADLINE_MARGIN, Heartbeat
+from holdfast.worker.outcomes import Interruption
 from holdfast.worker.run import Run
 from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.protocol import ClaimedMessage, Holding, ReleasedMessage, Renewed

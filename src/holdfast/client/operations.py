@@ -23,8 +23,8 @@ from holdfast.client.requests import (
     encode_body,
     has_own_key,
     job_path,
-    mapping_body,
     no_connection,
+    prepared_body,
     query,
     queue_path,
     selection,
@@ -68,6 +68,7 @@ from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.interface import OperationsBackend
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import QueueInfo
+from holdfast.tasks.middleware import MiddlewareChain
 
 T = TypeVar("T")
 LONGEST_WAIT = 25.0
@@ -87,12 +88,14 @@ class RemoteOperations(RemoteControl, RemoteOversight, OperationsBackend):
         randomness: Randomness,
         key: str | None = None,
         misfit: TypeMisfit | None = None,
+        middleware: MiddlewareChain | None = None,
     ) -> None:
         key = key or os.environ.get("HOLDFAST_API_KEY", "")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._transport = Transport(url.rstrip("/"), headers)
         self._randomness = randomness
         self._misfit = misfit
+        self._middleware = middleware or MiddlewareChain()
         self._retry_for = Limits().submission_timeout
 
     async def close(self) -> None:
@@ -104,6 +107,7 @@ class RemoteOperations(RemoteControl, RemoteOversight, OperationsBackend):
     ) -> SubmissionResult:
         """Submit one job."""
         no_connection(connection)
+        submission = await self._middleware.prepared(submission)
         has_key = has_own_key(submission.idempotency_key, submission.deduplication)
         body = encode_body(submission_body(submission, add_window=not has_key, misfit=self._misfit))
         headers = {} if has_key else {"idempotency-key": self._randomness.uuid()}
@@ -121,12 +125,7 @@ class RemoteOperations(RemoteControl, RemoteOversight, OperationsBackend):
     ) -> BatchResult:
         """Submit many jobs."""
         no_connection(connection)
-        jobs = [
-            submission_body(one, add_window=True, misfit=self._misfit)
-            if isinstance(one, Submission)
-            else mapping_body(one, add_window=True, misfit=self._misfit)
-            for one in submissions
-        ]
+        jobs = [await prepared_body(one, self._middleware, self._misfit) for one in submissions]
         body = encode_body({"jobs": jobs, "atomic": atomic})
         headers = {"idempotency-key": self._randomness.uuid()}
         response = await self._call("POST", "/jobs/batch", body, headers)

@@ -9,10 +9,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
+from holdfast.model.acceptance import read
 from holdfast.model.job import Encoding
 from holdfast.model.payload import PayloadError, encode
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_duration, shown
+from holdfast.tasks.middleware import MiddlewareChain
 
 GENERATED_KEY_WINDOW = timedelta(minutes=10)
 """How long a generated idempotency key counts; it only makes repeats of a request safe."""
@@ -55,6 +57,17 @@ def mapping_body(
     if add_window and not has_own_key(fields.get("idempotency_key"), fields.get("deduplication")):
         body.setdefault("idempotency_window", GENERATED_KEY_WINDOW)
     return body
+
+
+async def prepared_body(
+    given: Submission | Mapping[str, object], middleware: MiddlewareChain, misfit: TypeMisfit | None
+) -> dict[str, object]:
+    """Return the body of one job of a batch, as the middleware of the app returns it."""
+    submission = given if isinstance(given, Submission) else read(given)
+    if not isinstance(given, Submission) and (submission.faults or not middleware.submits):
+        return mapping_body(given, add_window=True, misfit=misfit)
+    prepared = await middleware.prepared(submission)
+    return submission_body(prepared, add_window=True, misfit=misfit)
 
 
 def has_own_key(idempotency_key: object, deduplication: object) -> bool:

@@ -192,7 +192,7 @@ def _event_of(record: logging.LogRecord) -> tuple[str, Mapping[str, object]]:
         return str(getattr(record, "event", "")), getattr(record, "fields", {})
     fields: dict[str, object] = {}
     if (job := CURRENT_JOB.get()) is not None:
-        fields |= zip(_JOB_FIELDS, job, strict=False)
+        fields |= {"job_id": job.job_id, "type": job.type, "attempt": job.attempt}
     fields["logger"] = record.name
     if record.exc_info and record.exc_info[0] is not None:
         fields[_TRACE] = redacted("".join(traceback.format_exception(*record.exc_info)))

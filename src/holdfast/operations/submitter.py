@@ -70,6 +70,7 @@ class Submitter:
         self._randomness = randomness
         self._limits = limits
         self.declarations = declarations
+        self._middleware = declarations.registry.seams.middleware
         self._callbacks = callbacks
         self.admission = admission or Admission(store)
         self._timeouts = Timeouts()
@@ -99,6 +100,8 @@ class Submitter:
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
         """Accept and store one job; submissions that wait together are written together."""
+        if self._middleware.submits:
+            submission = await self._middleware.prepared(submission)
         defaults = self._known(submission) or await self._defaults(submission)
         size = raw_size(submission.payload)
         usual, limits = None, self.admission
@@ -135,12 +138,7 @@ class Submitter:
         return self._result(job, added)
 
     async def spawn(
-        self,
-        submission: Submission,
-        fence: Fence,
-        key: str | None,
-        *,
-        extra: bytes | None = None,
+        self, submission: Submission, fence: Fence, key: str | None, *, extra: bytes | None = None
     ) -> str:
         """Store a child of a running job under that job's lease; return its id.
 
@@ -166,6 +164,8 @@ class Submitter:
         if not 1 <= len(submissions) <= self._limits.batch:
             message = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
             raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
+        if self._middleware.submits:
+            submissions = [await self._middleware.prepared(one) for one in submissions]
         jobs = await self._accepted_batch(await self.screened(submissions), connection)
         refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
         if refused and atomic:

@@ -17,7 +17,8 @@ from holdfast.model.lifecycle import claimed
 from holdfast.model.submission import Parent, Submission, SubmitOptions, named_jobs
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
-from holdfast.tasks.context import JobContext, Signals, SyncJobContext
+from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import Function, is_coroutine
 from holdfast.tasks.spawning import given_options
 from holdfast.tasks.transactions import no_transaction
@@ -98,6 +99,9 @@ class InlineChannel:
             )
         )
         return job.id
+
+    async def spawn_prepared(self, submission: Submission, key: str | None) -> str:
+        return await self.spawn(submission, key)
 
     async def results(self) -> dict[str, bytes | None]:
         return self.given_results

@@ -31,6 +31,7 @@ from holdfast.model.submission import (
 )
 from holdfast.model.workers import catch_all_name
 from holdfast.store import LimitRule
+from holdfast.tasks.seams import Seams
 from holdfast.tasks.signature import Signature, SignatureError
 
 Function = Callable[..., object]
@@ -84,6 +85,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     options: HandlerOptions
     timeout: timedelta
     """The longest that it may run, whatever a job requests: its own timeout or the system's."""
+    seams: Seams
+    """The middleware and resources of its app."""
 
     def category(self, error: BaseException) -> FailureCategory:
         """Classify an exception that is not one of holdfast's own."""
@@ -108,6 +111,8 @@ class Registry:
         """The profiles of queues that the app itself declares."""
         self.version = 0
         """Changes with every registration."""
+        self.seams = Seams()
+        """The middleware and resources of the app."""
         self._limits = limits
         self._handlers: dict[str, Handler] = {}
         self.catch_alls: dict[str, Handler] = {}
@@ -202,6 +207,7 @@ class Registry:
             signature=signature,
             options=options,
             timeout=effective_timeout(options.timeout, self._limits.timeout),
+            seams=self.seams,
         )
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)

@@ -27,7 +27,8 @@ from holdfast.testing.crash_steps import CURRENT_STEPS, SteppingChannel, Steppin
 from holdfast.testing.driver import sync_context
 from holdfast.testing.override import use_store
 from holdfast.testing.sandbox import Sandbox
-from holdfast.worker.executor import Outcome, perform, perform_sync
+from holdfast.worker.executor import perform, perform_sync
+from holdfast.worker.outcomes import Outcome
 from holdfast.worker.run import Run
 
 if TYPE_CHECKING:

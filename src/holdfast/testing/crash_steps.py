@@ -16,7 +16,7 @@ from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Submission
 from holdfast.store import Added, Store
 from holdfast.tasks.context import Channel
-from holdfast.worker.executor import Outcome
+from holdfast.worker.outcomes import Outcome
 
 
 class Steps:
@@ -102,6 +102,9 @@ class SteppingChannel:
         job_id = await self._channel.spawn(submission, key)
         self._steps.reach(after)
         return job_id
+
+    async def spawn_prepared(self, submission: Submission, key: str | None) -> str:
+        return await self._channel.spawn_prepared(submission, key)
 
     async def results(self) -> dict[str, bytes | None]:
         return await self._channel.results()

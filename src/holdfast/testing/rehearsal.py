@@ -13,8 +13,9 @@ from holdfast.model.job import CancelRequest, LogLine, Progress
 from holdfast.model.payload import encode, encode_result
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
-from holdfast.tasks.context import JobContext, Signals, SyncJobContext
+from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.inline import InlineChannel, InlineSpawn, inline_job, run_now
+from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import is_coroutine
 from holdfast.tasks.signature import Signature
 from holdfast.tasks.task import Task

@@ -11,7 +11,7 @@ from datetime import datetime
 from holdfast.errors import PermanentError
 from holdfast.model import lifecycle
 from holdfast.model.children import ChildJob, child_job
-from holdfast.model.job import Job, LogLine, Progress
+from holdfast.model.job import Job, LogLine, Progress, read_extra
 from holdfast.model.submission import Submission
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.batcher import Batcher
@@ -106,6 +106,14 @@ class WorkerChannel:
         self._notes.post(JobNote(fence=self._run.fence, log=self._redaction.line(line)))
 
     async def spawn(self, submission: Submission, key: str | None) -> str:
+        middleware = self._run.handler.seams.middleware
+        if middleware.submits:
+            inherited = read_extra(self._run.job.extra).headers
+            submission = await middleware.prepared(submission, inherited)
+        return await self.spawn_prepared(submission, key)
+
+    async def spawn_prepared(self, submission: Submission, key: str | None) -> str:
+        """Submit a child that the middleware has seen already."""
         self._must_be_open()
         extra = self._run.job.extra
         return await self._submitter.spawn(submission, self._run.fence, key, extra=extra)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from enum import StrEnum
-
-import msgspec
+from collections.abc import Callable
+from functools import partial
 
 from holdfast.encryption.envelope import PREFIX, require_decrypted
 from holdfast.errors import (
@@ -24,59 +23,29 @@ from holdfast.errors import (
 from holdfast.model.job import DamagedJob, DependencyKind, Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
-from holdfast.observe.current import CURRENT_JOB
+from holdfast.observe.current import CURRENT_JOB, CurrentJob
 from holdfast.operations.quarantine import damage_failure, set_aside
 from holdfast.runtime.host import HOST
 from holdfast.store import Store
 from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.inline import run_now
 from holdfast.tasks.registry import Handler
+from holdfast.tasks.scope import OwnLoopScope, Scope
+from holdfast.worker.around import Around
+from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded, Waiting
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
 
 
-class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The handler returned; ``result`` is JSON."""
-
-    result: bytes | None
-
-
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The handler raised, or could not be called, or its result could not be stored."""
-
-    failure: Failure
-
-
-class Interruption(StrEnum):
-    """Why a handler was stopped from outside."""
-
-    TIMEOUT = "TIMEOUT"
-    CANCELLED = "CANCELLED"
-    LEASE_LOST = "LEASE_LOST"
-    STOPPING = "STOPPING"
-    QUARANTINED = "CROWDED"
-    """It was never started: it must not run beside another suspect."""
-
-
-class Interrupted(msgspec.Struct, frozen=True, tag=True):
-    """The handler was stopped before it returned."""
-
-    why: Interruption
-
-
-class Waiting(msgspec.Struct, frozen=True, tag=True):
-    """The handler ended because its job waits for the jobs it spawned."""
-
-    kind: DependencyKind
-
-
-Outcome = Succeeded | Failed | Interrupted | Waiting
-
-
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
     """Call a coroutine handler and await it. CancelledError goes through."""
-    before = CURRENT_JOB.set((job.id, job.type, job.attempt))
+    before = CURRENT_JOB.set(_current(job))
     try:
+        if handler.seams.attempts:
+            return await _around(handler, job, context, Scope()).run(
+                partial(_called, handler, job, context)
+            )
         awaitable = handler.function(**_arguments(handler, job, context))
         return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
     except asyncio.CancelledError:
@@ -87,10 +56,19 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
         CURRENT_JOB.reset(before)
 
 
-def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
-    """Call a plain handler in this thread."""
-    before = CURRENT_JOB.set((job.id, job.type, job.attempt))
+def perform_sync(
+    handler: Handler,
+    job: Job,
+    context: SyncJobContext | None,
+    scope: Callable[[], Scope] = OwnLoopScope,
+) -> Outcome:
+    """Call a plain handler in this thread; ``scope`` runs async middleware elsewhere."""
+    before = CURRENT_JOB.set(_current(job))
     try:
+        if handler.seams.attempts:
+            with scope() as within:
+                around = _around(handler, job, context, within)
+                return run_now(around.run(partial(_called_sync, handler, job, context)))
         return _answer(handler.function(**_arguments(handler, job, context)), context)
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
         return failed(handler, error)
@@ -98,9 +76,43 @@ def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> 
         CURRENT_JOB.reset(before)
 
 
-def failed(handler: Handler, error: BaseException) -> Outcome:
-    """Return the outcome for an exception of a handler."""
+def _around(
+    handler: Handler, job: Job, context: JobContext | SyncJobContext | None, scope: Scope
+) -> Around:
+    assert context is not None  # whoever runs a handler with seams makes one
+    return Around(handler, job, context, scope, partial(failed, handler))
+
+
+async def _called(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
+    awaitable = handler.function(**_arguments(handler, job, context))
+    return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
+
+
+def _called_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
+    return _answer(handler.function(**_arguments(handler, job, context)), context)
+
+
+def _current(job: Job) -> CurrentJob:
+    """Return the job as ``current_job`` shows it."""
+    lease = job.lease
+    return CurrentJob(
+        job.id,
+        job.type,
+        job.queue,
+        job.attempt,
+        job.correlation_id,
+        job.created_at,
+        job.started_at,
+        lease.version if lease is not None else 0,
+        job.extra,
+    )
+
+
+def failed(handler: Handler, error: BaseException, middleware: str = "") -> Outcome:
+    """Return the outcome for an exception of a handler, or of middleware around it."""
     match error:
+        case asyncio.CancelledError():
+            return system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
         case JobCancelledError():
             return Interrupted(Interruption.CANCELLED)
         case StaleLeaseError():
@@ -124,6 +136,7 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
             retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
             uses_attempt=not isinstance(error, TemporaryError) or error.uses_attempt,
             closes_queue=isinstance(error, RateLimitedError),
+            context={"middleware": middleware} if middleware else {},
             host=HOST,
         )
     )
@@ -163,6 +176,11 @@ def _answer(value: object, context: JobContext | SyncJobContext | None) -> Succe
 
 
 def _trace(error: BaseException) -> str:
-    """The handler's own frames, without those of this module."""
-    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    """The handler's own frames, without those that lead to it."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__name__") in _LEADING:
+        frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACE:]
+
+
+_LEADING = (__name__, "holdfast.worker.around", "holdfast.tasks.scope", "holdfast.tasks.inline")

@@ -20,8 +20,8 @@ from holdfast.observe import Observer, Outage, Reasons, unobserved_reported
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.shared_loop import SharedLoop
 from holdfast.store import Renewal, Store
-from holdfast.worker.executor import Interrupted, Interruption
 from holdfast.worker.loop_watch import LoopWatch
+from holdfast.worker.outcomes import Interrupted, Interruption
 from holdfast.worker.run import Run
 from holdfast.worker.settler import Settler
 from holdfast.worker.supervisor.protocol import LeaseListener

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 
 from holdfast.model.job import CancelRequest, Job
 from holdfast.store import Fence
-from holdfast.tasks.context import Channel, JobContext, Signals
+from holdfast.tasks.context import Channel, JobContext
+from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import Handler
-from holdfast.worker.executor import Interruption
+from holdfast.worker.outcomes import Interruption
 
 
 class Run:
@@ -98,7 +99,7 @@ class Run:
     def interrupt(self, why: Interruption) -> None:
         """Stop the handler; only the first reason counts."""
         if self.interruption is None and not self.answered:
-            self.interruption = why
+            self.interruption = self.signals.interruption = why
             if self.task is not None:
                 self.task.cancel()
             if self.on_interrupt is not None:

@@ -23,14 +23,7 @@ from holdfast.runtime.host import HOST
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from holdfast.worker.channel import Notes
-from holdfast.worker.executor import (
-    Failed,
-    Interrupted,
-    Interruption,
-    Outcome,
-    Succeeded,
-    Waiting,
-)
+from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded, Waiting
 from holdfast.worker.run import Run
 from holdfast.worker.supervisor.protocol import LeaseListener
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from holdfast.tasks.registry import Registry
-from holdfast.worker.executor import Failed, Outcome
+from holdfast.worker.outcomes import Failed, Outcome
 from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.run import Run
 

@@ -34,14 +34,16 @@ MOST_TYPES = 100
 async def opened(
     app: Holdfast, stopping: asyncio.Event, outage: Outage
 ) -> AsyncGenerator[Store, None]:
-    """Start an app, and close it at the end; wait for its store until ``stopping`` is set.
+    """Start an app with its resources, close both at the end; wait for its store before.
 
+    The wait ends with the store's error when ``stopping`` is set.
     Of several store errors that the body raises as a group, the first is raised instead.
     """
     await _start(app, stopping, outage)
     try:
         with unobserved_reported(outage.observer):
-            yield app.store
+            async with app.registry.seams.resources.opened(app):
+                yield app.store
     except ExceptionGroup as errors:
         raise _store_error(errors) or errors from None
     finally:

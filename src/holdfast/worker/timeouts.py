@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.timeouts import NEVER, SharedTimer
-from holdfast.worker.executor import Interruption
+from holdfast.worker.outcomes import Interruption
 from holdfast.worker.run import Run
 
 

@@ -18,17 +18,9 @@ from holdfast.store import Claim, Store
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.announcer import Announcer
 from holdfast.worker.channel import Notes, WorkerChannel
-from holdfast.worker.executor import (
-    Failed,
-    Interrupted,
-    Interruption,
-    Outcome,
-    Succeeded,
-    perform,
-    perform_damaged,
-    system_failure,
-)
+from holdfast.worker.executor import perform, perform_damaged, system_failure
 from holdfast.worker.heartbeat import SHORT_LEASE, HeartbeatThread
+from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded
 from holdfast.worker.polling import POLL, PollDelay, more_within
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
@@ -279,7 +271,7 @@ class Worker:
         if isinstance(run.job, DamagedJob):
             return perform_damaged(run.job, self._app.store)
         if handler.runner is RunnerKind.ASYNC:
-            wants_context = handler.signature.context is not None
+            wants_context = handler.signature.context is not None or handler.seams.attempts
             return perform(handler, run.job, run.context() if wants_context else None)
         return self._runners[handler.runner].run(run)
 

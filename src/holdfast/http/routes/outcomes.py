@@ -26,7 +26,7 @@ from holdfast.http.routes.leases import (
 from holdfast.http.submission_body import submission_of
 from holdfast.http.workers import Settlement
 from holdfast.model import lifecycle
-from holdfast.model.job import Failure, FailureCategory, Job
+from holdfast.model.job import Failure, FailureCategory, Job, read_extra
 from holdfast.model.payload import MAX_RESULT, PayloadError, encode, encode_result
 from holdfast.model.status import OutputEncoding
 from holdfast.model.submission import Submission
@@ -110,6 +110,8 @@ async def spawn(call: Call) -> JsonResponse:
     submitter = call.service.submitter_for(call.operations)
     key, fence = call.fields.get("key"), fence_of(call)
     parent = await remote_workers(call).held(fence)
+    middleware = call.service.app.registry.seams.middleware
+    submission = await middleware.prepared(submission, read_extra(parent.extra).headers)
     job_id = await submitter.spawn(
         submission,
         fence,

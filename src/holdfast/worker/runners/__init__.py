@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from holdfast.worker.executor import Outcome
+from holdfast.worker.outcomes import Outcome
 from holdfast.worker.run import Run
 
 

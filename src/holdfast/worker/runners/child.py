@@ -21,27 +21,24 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from holdfast.errors import JobCancelledError, ValidationError
 from holdfast.model.children import ChildJob
-from holdfast.model.job import LogLine, Progress
+from holdfast.model.job import Job, LogLine, Progress, read_extra
 from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.submission import Submission
 from holdfast.observe import logging
 from holdfast.runtime.importing import UnguardedScriptError
-from holdfast.tasks.context import Call, JobContext, Signals, SyncJobContext
+from holdfast.tasks.context import Call, JobContext, SyncJobContext
+from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import Handler, is_coroutine
 from holdfast.tasks.spawning import given_options
 from holdfast.tasks.transactions import no_transaction
-from holdfast.worker.executor import (
-    MAX_MESSAGE,
-    Failed,
-    Outcome,
-    perform,
-    perform_sync,
-    system_failure,
-)
+from holdfast.worker.executor import MAX_MESSAGE, perform, perform_sync, system_failure
+from holdfast.worker.outcomes import Failed, Outcome
+from holdfast.worker.runners.child_loop import ChildLoop
 from holdfast.worker.runners.handlers import Handlers
 from holdfast.worker.runners.protocol import (
     Broken,
@@ -66,13 +63,16 @@ from holdfast.worker.runners.protocol import (
 )
 
 Ask = Callable[[Question], object]
+Prepare = Callable[[Submission], Coroutine[Any, Any, Submission]]
+"""Returns a submission as the app's middleware makes it."""
 
 
 class RemoteChannel:
     """Sends requests to the worker; blocks the thread unless an event loop runs in it."""
 
-    def __init__(self, ask: Ask, now: datetime) -> None:
+    def __init__(self, ask: Ask, now: datetime, prepare: Prepare) -> None:
         self._ask = ask
+        self._prepare = prepare
         self._now = now
         self._since = time.monotonic()
         self._in_loop = False
@@ -94,6 +94,9 @@ class RemoteChannel:
         await self._request(WriteLog(line))
 
     async def spawn(self, submission: Submission, key: str | None) -> str:
+        return await self.spawn_prepared(await self._prepare(submission), key)
+
+    async def spawn_prepared(self, submission: Submission, key: str | None) -> str:
         if submission.faults:
             raise ValidationError(submission.faults)
         try:
@@ -142,6 +145,8 @@ def _finished(coroutine: Coroutine[Any, Any, object]) -> object:
 
 
 PR_SET_PDEATHSIG = 1
+WHY_SECONDS = 0.1
+"""How long a handler that is stopped waits for the reason, which middleware sees."""
 
 
 def main() -> None:
@@ -159,8 +164,14 @@ def main() -> None:
         return
     if setup.log:
         logging.configure(setup.log[0], setup.log[1])
-    connection.send(Up())
-    Child(connection, handlers).serve()
+    with ChildLoop(handlers.apps) as loop:
+        try:
+            loop.open()
+        except BaseException:  # noqa: BLE001  # a user's resource may raise anything
+            connection.send(Broken(clean(traceback.format_exc(limit=-5), MAX_MESSAGE)))
+            return
+        connection.send(Up())
+        Child(connection, handlers, loop).serve()
 
 
 class ParentConnection:
@@ -174,6 +185,8 @@ class ParentConnection:
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self.work: queue.SimpleQueue[tuple[Work, Signals]] = queue.SimpleQueue()
         self._signals = Signals()
+        self.told_why = threading.Event()
+        """Set when the worker has sent why it stops the handler."""
         threading.Thread(target=self._listen, name="holdfast-reader", daemon=True).start()
 
     def setup(self) -> Setup:
@@ -216,17 +229,21 @@ class ParentConnection:
                 self.work.put((work, self._signals))
             case Reply() as reply:
                 self._replies.put(reply)
-            case Signal(cancel, lease_lost):
+            case Signal(cancel, lease_lost, interruption):
                 self._signals.cancel = cancel
                 self._signals.lease_lost = lease_lost
+                self._signals.interruption = interruption
+                if interruption is not None:
+                    self.told_why.set()
 
 
 class Child:
     """Runs one job after another."""
 
-    def __init__(self, connection: ParentConnection, handlers: Handlers) -> None:
+    def __init__(self, connection: ParentConnection, handlers: Handlers, loop: ChildLoop) -> None:
         self._connection = connection
         self._handlers = handlers
+        self._loop = loop
         self._job_id = ""
         self._leaving = False
 
@@ -239,6 +256,7 @@ class Child:
                 self._job_id = work.job.id
                 outcome = self._run(work, signals)
                 sys.stdout.flush()
+                self._job_id = ""
                 self._connection.send(Done(outcome, self._leaving))
 
     def _run(self, work: Work, signals: Signals) -> Outcome:
@@ -252,22 +270,31 @@ class Child:
         return outcome
 
     def _perform(self, handler: Handler, work: Work, signals: Signals) -> Outcome:
-        channel = RemoteChannel(self._connection.ask, work.now)
+        prepare = partial(self._prepared, handler, work.job)
+        channel = RemoteChannel(self._connection.ask, work.now, prepare)
         context = JobContext(work.job, work.deadline, signals, channel)
         if not is_coroutine(handler.function):
             call = blocking(context)
-            return perform_sync(
-                handler, work.job, SyncJobContext(work.job, work.deadline, signals, call)
-            )
+            sync_context = SyncJobContext(work.job, work.deadline, signals, call)
+            return perform_sync(handler, work.job, sync_context, self._loop.scope)
         channel.use_threads()
         try:
-            return asyncio.run(perform(handler, work.job, context))
+            return self._loop.run(perform(handler, work.job, context))
         except asyncio.CancelledError:
             return system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
+
+    async def _prepared(self, handler: Handler, job: Job, submission: Submission) -> Submission:
+        """Apply the middleware here, where the handler's context variables are."""
+        chain = handler.seams.middleware
+        if not chain.submits:
+            return submission
+        prepared = chain.prepared(submission, read_extra(job.extra).headers)
+        return await self._loop.scope().wait(prepared) if self._loop.is_idle else await prepared
 
     def _terminate(self, number: int, stack: types.FrameType | None) -> NoReturn:
         """Unwind the handler, so that it can clean up in the time it has."""
         self._leaving = True
+        self._connection.told_why.wait(WHY_SECONDS if self._job_id else 0)
         raise JobCancelledError(self._job_id)
 
 

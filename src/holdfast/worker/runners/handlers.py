@@ -74,6 +74,11 @@ class Handlers:
                 self._apps.insert(0, space[attribute])
             self._apps.extend(found)
 
+    @property
+    def apps(self) -> list[Holdfast]:
+        """The apps that hold the handlers, each once."""
+        return list({id(app): app for app in self._apps}.values())
+
     def get(self, job: Job) -> Handler | None:
         """Return the handler of a job: the app's own, else that of any other app."""
         return next((h for app in self._apps if (h := app.registry.for_job(job)) is not None), None)

@@ -29,6 +29,9 @@ TERM_SECONDS = 0.4
 FINAL_READ = 0.1
 """How long after its end a child's last message may take to be read, in seconds."""
 
+LEAVE_SECONDS = 5.0
+"""How long an idle child may take to leave its resources, in seconds."""
+
 IDLE_SECONDS = 30.0
 KEPT_WARM = 1
 CORES = max(2, os.cpu_count() or 2)
@@ -99,10 +102,10 @@ class ChildProcess(asyncio.Protocol):
             await self._waiting
         return self._received.popleft()
 
-    async def stop(self) -> None:
+    async def stop(self, seconds: float = TERM_SECONDS) -> None:
         """Terminate it and everything it started; kill what is left after a moment."""
         signal_group(self._process, signal.SIGTERM)
-        timer = asyncio.get_running_loop().call_later(TERM_SECONDS, self.kill)
+        timer = asyncio.get_running_loop().call_later(seconds, self.kill)
         try:
             await asyncio.shield(self._watch)
         finally:
@@ -137,10 +140,15 @@ class ChildProcess(asyncio.Protocol):
 
 
 class ChildPool:
-    """As many children as there are jobs for them."""
+    """As many children as there are jobs for them.
 
-    def __init__(self, setup: Setup, observer: Observer) -> None:
+    ``graceful``: an idle child has resources to leave before it ends.
+    """
+
+    def __init__(self, setup: Setup, observer: Observer, *, graceful: bool = False) -> None:
         self._setup = setup
+        self._graceful = graceful
+        self._ends: set[asyncio.Task[None]] = set()
         self._observer = observer
         self._children: set[ChildProcess] = set()
         self._idle: list[ChildProcess] = []
@@ -189,7 +197,7 @@ class ChildPool:
         self.warm_up()
 
     async def close(self) -> None:
-        """Kill every child."""
+        """End every child: busy ones at once, idle ones when they have left their resources."""
         self._closed = True
         for timer in (self._shrinking, self._growing):
             if timer is not None:
@@ -198,9 +206,17 @@ class ChildPool:
             task.cancel()
         children, self._children = self._children, set()
         for child in children:
-            child.kill()
+            self._end(child, graceful=self._graceful and child in self._idle)
         await asyncio.gather(*self._starts, return_exceptions=True)
-        await asyncio.gather(*(child.stop() for child in children))
+        await asyncio.gather(*self._ends, *(child.stop(LEAVE_SECONDS) for child in children))
+
+    def _end(self, child: ChildProcess, *, graceful: bool) -> None:
+        if not graceful:
+            child.kill()
+            return
+        end = asyncio.get_running_loop().create_task(child.stop(LEAVE_SECONDS))
+        self._ends.add(end)
+        end.add_done_callback(self._ends.discard)
 
     def _next_waiting(self) -> asyncio.Future[ChildProcess] | None:
         while self._waiting:
@@ -228,7 +244,7 @@ class ChildPool:
                 return
             child = self._idle.pop(0)
             self._children.discard(child)
-            child.kill()
+            self._end(child, graceful=self._graceful)
 
     def _start_enough(self) -> None:
         """Start children for waiting jobs: one per core at once, more when that is not enough."""

@@ -15,7 +15,8 @@ from holdfast.model.job import Encoding
 from holdfast.model.submission import Submission
 from holdfast.observe import Observer
 from holdfast.tasks.registry import RunnerKind
-from holdfast.worker.executor import Outcome, system_failure
+from holdfast.worker.executor import system_failure
+from holdfast.worker.outcomes import Outcome
 from holdfast.worker.run import Run
 from holdfast.worker.runners.handlers import setup_for
 from holdfast.worker.runners.pool import ChildBrokenError, ChildDiedError, ChildPool, ChildProcess
@@ -43,7 +44,8 @@ class ProcessRunner:
         self._observer = observer
         self._pool: ChildPool | None = None
         if any(handler.runner is RunnerKind.PROCESS for handler in app.registry):
-            self._pool = ChildPool(setup_for(app), observer)
+            graceful = bool(app.registry.seams.resources.functions)
+            self._pool = ChildPool(setup_for(app), observer, graceful=graceful)
             self._pool.warm_up()
 
     async def run(self, run: Run) -> Outcome:
@@ -55,6 +57,7 @@ class ProcessRunner:
         try:
             done = await _run_in(child, run)
         except asyncio.CancelledError:
+            child.send(_signal(run))  # why, before the order to stop
             await asyncio.shield(self._end(child))
             raise
         except ChildDiedError as error:
@@ -93,12 +96,17 @@ async def _run_in(child: ChildProcess, run: Run) -> Done:
             memory_limit=run.handler.options.memory_limit,
         )
     )
-    run.on_signal = lambda run: child.send(Signal(run.signals.cancel, run.signals.lease_lost))
+    run.on_signal = lambda run: child.send(_signal(run))
     while True:
         message = await child.receive()
         if isinstance(message, Done):
             return message
         child.send(await _reply(run, message))  # type: ignore[arg-type]  # nothing else is left
+
+
+def _signal(run: Run) -> Signal:
+    signals = run.signals
+    return Signal(signals.cancel, signals.lease_lost, signals.interruption)
 
 
 async def _reply(run: Run, question: Question) -> Reply:
@@ -121,7 +129,7 @@ async def _answer(run: Run, question: Question) -> Answer:
         case SpawnJob(data, encoding, key, fields):
             payload = data if encoding is Encoding.BYTES else msgspec.Raw(data)
             submission = Submission(payload=payload, **fields)  # type: ignore[arg-type]  # checked there
-            return await run.channel().spawn(submission, key)
+            return await run.channel().spawn_prepared(submission, key)
         case ReadResults():
             return await run.channel().results()
         case ReadChildren():

@@ -21,7 +21,7 @@ from holdfast.errors import (
 )
 from holdfast.model.children import ChildJob
 from holdfast.model.job import CancelRequest, Encoding, Job, LogLine, Progress
-from holdfast.worker.executor import Failed, Interrupted, Succeeded, Waiting
+from holdfast.worker.outcomes import Failed, Interrupted, Succeeded, Waiting
 
 HEADER = 4
 """Bytes of the length before each message."""
@@ -54,6 +54,7 @@ class Signal(msgspec.Struct, frozen=True, tag=True):
 
     cancel: CancelRequest | None
     lease_lost: bool
+    interruption: str | None = None
 
 
 class ChildError(msgspec.Struct, frozen=True):

@@ -19,8 +19,10 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 from holdfast.errors import StaleLeaseError
 from holdfast.observe import Observer
 from holdfast.tasks.context import SyncJobContext
+from holdfast.tasks.scope import Scope, carried
 from holdfast.tasks.transactions import no_transaction
-from holdfast.worker.executor import Outcome, perform_sync
+from holdfast.worker.executor import perform_sync
+from holdfast.worker.outcomes import Outcome
 from holdfast.worker.run import Run
 
 T = TypeVar("T")
@@ -49,6 +51,10 @@ class ThreadBridge:
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the worker's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of middleware on the worker's loop and block for its result."""
+        return carried(coroutine, lambda coroutine: self.start(coroutine).result())
 
     def must_hold(self) -> None:
         """Raise StaleLeaseError in a thread whose job was interrupted."""
@@ -155,7 +161,9 @@ class ThreadRunner:
         context = SyncJobContext(run.job, run.times_out_at, run.signals, call)
 
         def work() -> None:
-            outcome = perform_sync(run.handler, run.job, context)
+            outcome = perform_sync(
+                run.handler, run.job, context, lambda: Scope(call.wait_for, loop)
+            )
             self._ended(call)
             with contextlib.suppress(RuntimeError):  # the worker stopped meanwhile
                 loop.call_soon_threadsafe(_finish, done, outcome)

@@ -1,0 +1,117 @@
+"""Calls a handler inside the middleware of its app, in the handler's own task or thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+
+from holdfast.model.job import Failure, FailureCategory, Job
+from holdfast.model.lifecycle import retryable
+from holdfast.tasks.job_view import JobView
+from holdfast.tasks.middleware import AttemptCall, AttemptOutcome, named
+from holdfast.tasks.registry import Handler, RunnerKind
+from holdfast.tasks.scope import Scope
+from holdfast.worker.outcomes import (
+    Failed,
+    Interrupted,
+    Interruption,
+    Outcome,
+    Succeeded,
+    Waiting,
+)
+
+Classify = Callable[[BaseException, str], Outcome]
+"""Returns the outcome for an exception, and the middleware that raised it."""
+
+
+class Around:
+    """One call of a handler inside its middleware."""
+
+    def __init__(
+        self, handler: Handler, job: Job, view: JobView, scope: Scope, classify: Classify
+    ) -> None:
+        self._handler = handler
+        self._job = job
+        self._scope = scope
+        self._classify = classify
+        self._call = AttemptCall(view, handler.runner)
+
+    async def run(self, body: Callable[[], object]) -> Outcome:
+        """Enter the middleware, call the body, leave the middleware; return the outcome.
+
+        CancelledError goes through, after the middleware has seen it.
+        """
+        outcome, error, owner = None, None, ""
+        try:
+            for middleware in self._handler.seams.attempts:
+                owner = named(middleware)
+                await self._scope.enter(middleware.attempt(self._call), owner)
+            owner = ""
+            outcome = await _answered(body())
+        except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is an outcome
+            error = raised
+            outcome = self._noted(error, owner)
+        else:
+            self._note(outcome)
+        changed: list[Outcome] = []
+        left = await self._scope.leave(
+            error, lambda raised, owner: changed.append(self._noted(raised, str(owner)))
+        )
+        if isinstance(left, asyncio.CancelledError):
+            raise left
+        return changed[-1] if changed else outcome
+
+    def _noted(self, error: BaseException, owner: str) -> Outcome:
+        """Tell the call what it ends with, and return the outcome."""
+        self._call.exception = error
+        outcome = self._classify(error, owner)
+        self._note(outcome)
+        return outcome
+
+    def _note(self, outcome: Outcome) -> None:
+        call, why = self._call, self._call.interruption
+        is_kept = isinstance(outcome, Succeeded) and self._handler.runner is RunnerKind.ASYNC
+        if why is not None and not is_kept:  # the result of a thread that is left alone is dropped
+            outcome = Interrupted(Interruption(why))
+        call.outcome = attempt_outcome(self._job, outcome, cancelled=call.is_cancelled())
+        call.will_retry = call.outcome in _AGAIN or (
+            call.outcome is AttemptOutcome.TIMED_OUT and _has_another(self._job, _TIMEOUT)
+        )
+
+
+async def _answered(value: object) -> Outcome:
+    return await value if inspect.isawaitable(value) else value  # type: ignore[return-value]  # the body's own type
+
+
+def attempt_outcome(job: Job, outcome: Outcome, *, cancelled: bool) -> AttemptOutcome:
+    """Return how an attempt ends, by what is known before its outcome is written."""
+    match outcome:
+        case Succeeded():
+            return AttemptOutcome.COMPLETED
+        case Waiting():
+            return AttemptOutcome.WAITING
+        case Interrupted(why):
+            return _INTERRUPTED[why]
+        case Failed(failure):
+            if not failure.uses_attempt:
+                return AttemptOutcome.RELEASED
+            if cancelled:
+                return AttemptOutcome.CANCELLED
+            again = _has_another(job, failure)
+            return AttemptOutcome.RETRYING if again else AttemptOutcome.FAILED
+
+
+def _has_another(job: Job, failure: Failure) -> bool:
+    return retryable(job, failure) and job.attempt < job.max_attempts
+
+
+_TIMEOUT = Failure(category=FailureCategory.TIMEOUT, message="")
+_AGAIN = (AttemptOutcome.RETRYING, AttemptOutcome.WAITING, AttemptOutcome.RELEASED)
+_INTERRUPTED = {
+    Interruption.TIMEOUT: AttemptOutcome.TIMED_OUT,
+    Interruption.CANCELLED: AttemptOutcome.CANCELLED,
+    Interruption.LEASE_LOST: AttemptOutcome.LEASE_LOST,
+    Interruption.STOPPING: AttemptOutcome.RELEASED,
+    Interruption.QUARANTINED: AttemptOutcome.RELEASED,
+}

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast, NotFoundError, QuotaError, ValidationError
 from holdfast.maintenance.cron import CronService
-from holdfast.operations import schedules as module
+from holdfast.operations import schedule_records as module
 from holdfast.operations.publisher import Publisher
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import MemoryStore, Search, Store
@@ -85,8 +85,8 @@ async def test_tick_that_another_leader_served_before_an_edit_is_not_repeated(
     await fast.once()
     await app.schedules.change("tick", payload=2)
 
-    for schedule in stale:  # a leader that was frozen after it had read the schedules
-        await slow._serve(schedule, app.store.now(), {})
+    # A leader that was frozen after it had read the schedules.
+    await slow._serve(stale, {}, app.store.now())
     await slow.once()
 
     assert 1 == await jobs(app.store, "tick")

@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     _in(
         "maintenance/cron.py",
-        "await self._store.lock(_first_name(schedule), owner, FOR_EVER, _encoded(now))",
+        "await self._store.lock(first_name(schedule), owner, FOR_EVER, _encoded(now))",
         "await self._record_last(schedule, now)",
         "the last record of a schedule counts as the first",
         ("maintenance",),

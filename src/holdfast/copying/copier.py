@@ -29,7 +29,7 @@ from holdfast.copying.progress import (
     refuse_workers,
     write_note,
 )
-from holdfast.maintenance.cron import PREFIX as CRON
+from holdfast.maintenance.ticks import PREFIX as CRON
 from holdfast.model.job import Job
 from holdfast.model.reserved import PLACE
 from holdfast.runtime.randomness import Randomness

@@ -1,14 +1,14 @@
 """Submits the jobs of cron schedules: exactly one per schedule and instant.
 
 The job's idempotency key is the instant, so any number of workers may try. The store keeps the
-last instant submitted, so that missed ones are known after a pause. After the clock was set back,
-schedules go on at the time it shows: instants that come again are submitted again.
+last instant submitted, so that missed ones are known after a pause. The next instant of a schedule
+is worked out once: thousands of schedules cost a look next to nothing until one is due.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -16,27 +16,36 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.errors import DuplicateError, StoreUnavailableError
 from holdfast.maintenance.definitions import Definition, Definitions
-from holdfast.model.times import format_timestamp, parse_timestamp
+from holdfast.maintenance.ticks import (
+    NEVER,
+    PREFIX,
+    Repeated,
+    Ticks,
+    again_name,
+    first_name,
+    last_name,
+    ticks_of,
+)
+from holdfast.model.times import format_timestamp
 from holdfast.operations.quarantine import set_aside
 from holdfast.operations.schedules import submission_of
+from holdfast.runtime.pace import Pace
 from holdfast.store import Store
-from holdfast.tasks.plans import due_of_plans, has_passed, upcoming
-from holdfast.tasks.schedule import LATE, MOST_AT_ONCE
 
-PREFIX = "cron:"
 LONGEST_WAIT = 1.0
 FOR_EVER = timedelta(days=36_500)
 KEY_WINDOW = timedelta(days=7)
+AT_ONCE = 100
+"""Schedules, or instants of one, that are served together: some 20 ms of the loop."""
+SET_BACK = timedelta(seconds=1)
+"""A clock that shows this much less than before was set: next instants may come earlier."""
 
 
-class Repeated(msgspec.Struct, frozen=True):
-    """Instants that come again after the clock was set back, and the mark of their new keys."""
+class Following(msgspec.Struct, frozen=True):
+    """The next instant of a schedule as it is defined now."""
 
-    until: datetime
-    mark: str
-
-
-NOT_REPEATED = Repeated(datetime.min.replace(tzinfo=UTC), "")
+    schedule: Definition
+    at: datetime
 
 
 class CronService:
@@ -48,58 +57,85 @@ class CronService:
         self._app = app
         self._store = store
         self._definitions = Definitions(app, store)
+        self._following: dict[str, Following] = {}
+        self._latest = datetime.min.replace(tzinfo=UTC)
 
     async def once(self) -> float:
         # Before the definitions are read: a tick after that may belong to a later edit.
         now = self._store.now()
         definitions = await self._definitions.read()
-        if not definitions:
-            return LONGEST_WAIT
-        stored = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
-        # Together, so that the jobs of one look are written in one batch.
-        serving = (self._serve_alone(each, now, stored) for each in definitions)
-        served = await asyncio.gather(*serving, return_exceptions=True)
-        for failure in served:
-            if isinstance(failure, BaseException):
-                raise failure
-        await self._forget_deleted(definitions, stored)
-        return min([LONGEST_WAIT, *(wait for wait in served if isinstance(wait, float))])
+        self._forget(definitions, now)
+        due = [each for each in definitions if self._is_due(each, now)]
+        if due:
+            stored = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
+            some = [due[start : start + AT_ONCE] for start in range(0, len(due), AT_ONCE)]
+            again = [await self._serve(each, stored, now) for each in some]
+            await self._forget_deleted(definitions, stored)
+            if any(again):
+                return 0.0
+        following = min((each.at for each in self._following.values()), default=NEVER)
+        return min(LONGEST_WAIT, max(0.0, (following - self._store.now()).total_seconds()))
 
-    async def _serve_alone(
-        self, schedule: Definition, now: datetime, stored: Mapping[str, bytes]
-    ) -> float:
-        """Serve one schedule; its own faults do not stop the others."""
-        try:
-            return await self._serve(schedule, now, stored)
-        except StoreUnavailableError:
-            raise
-        except Exception as error:  # noqa: BLE001  # such as a damaged record
-            await set_aside(self._store, f"cron schedule {schedule.state}", error)
-            return LONGEST_WAIT
+    def _forget(self, definitions: Sequence[Definition], now: datetime) -> None:
+        """Forget the next instants of deleted schedules; of all when the clock was set back."""
+        if self._latest - now > SET_BACK:
+            self._following.clear()
+            self._latest = now
+        self._latest = max(self._latest, now)
+        if len(self._following) > len(definitions):
+            known = {each.state for each in definitions}
+            self._following = {s: each for s, each in self._following.items() if s in known}
+
+    def _is_due(self, schedule: Definition, now: datetime) -> bool:
+        known = self._following.get(schedule.state)
+        return known is None or known.schedule is not schedule or known.at <= now
 
     async def _serve(
-        self, schedule: Definition, now: datetime, stored: Mapping[str, bytes]
-    ) -> float:
-        entry, plans = schedule.entry, schedule.plans
-        last, repeated = _last(schedule, stored), _repeated(schedule, stored)
-        if last is None:
+        self, schedules: Sequence[Definition], stored: Mapping[str, bytes], now: datetime
+    ) -> bool:
+        """Serve some schedules; return whether there is more to do for one of them at once."""
+        pace, looked = Pace(), list[Ticks]()
+        for schedule in schedules:
+            await pace.turn()
+            self._following.pop(schedule.state, None)
+            try:
+                looked.append(ticks_of(schedule, stored, now))
+            except Exception as error:  # noqa: BLE001  # such as a damaged record
+                await self._set_aside(schedule, error)
+        await _together(self._alone(each.schedule, self._carry_out(each, now)) for each in looked)
+        return any(each.set_back or each.is_more for each in looked)
+
+    async def _alone(self, schedule: Definition, work: Coroutine[None, None, None]) -> None:
+        """Serve one schedule; its own faults do not stop the others."""
+        try:
+            await work
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # such as a damaged option
+            await self._set_aside(schedule, error)
+
+    async def _set_aside(self, schedule: Definition, error: Exception) -> None:
+        """Report a schedule that cannot be served, and look at it again in a while."""
+        await set_aside(self._store, f"cron schedule {schedule.state}", error)
+        later = self._store.now() + timedelta(seconds=LONGEST_WAIT)
+        self._following[schedule.state] = Following(schedule, later)
+
+    async def _carry_out(self, ticks: Ticks, now: datetime) -> None:
+        schedule = ticks.schedule
+        if ticks.last is None:
             await self._record_first(schedule, now)
-            last = now
-        elif last - now > LATE:
-            await self._record_set_back(schedule, now, last, repeated)
-            return 0.0
-        due = due_of_plans(entry, plans, last=last, now=now)
-        for instant in due:
-            await self._submit(schedule, instant, repeated)
-        if len(due) == MOST_AT_ONCE:  # there may be more
-            await self._record_last(schedule, due[-1])
-            return 0.0
-        if has_passed(entry, plans, last=last, now=now):
+        elif ticks.set_back:
+            await self._record_set_back(schedule, now, ticks.last, ticks.repeated)
+            return
+        for start in range(0, len(ticks.due), AT_ONCE):
+            some = ticks.due[start : start + AT_ONCE]
+            await _together(self._submit(schedule, each, ticks.repeated) for each in some)
+        if ticks.is_more:
+            await self._record_last(schedule, ticks.due[-1])
+            return
+        if ticks.passed:
             await self._record_last(schedule, now)
-        following = next(upcoming(entry, plans, after=now), None)
-        if following is None:
-            return LONGEST_WAIT
-        return max(0.0, (following - self._store.now()).total_seconds())
+        self._following[schedule.state] = Following(schedule, ticks.following)
 
     async def _submit(self, schedule: Definition, instant: datetime, repeated: Repeated) -> None:
         key = f"cron:{schedule.state}:{format_timestamp(instant)}"
@@ -115,50 +151,36 @@ class CronService:
     async def _record_first(self, schedule: Definition, now: datetime) -> None:
         """Record when a schedule was first seen; a later record does not replace it."""
         owner = self._app.randomness.token()  # unique: no later call can overwrite
-        await self._store.lock(_first_name(schedule), owner, FOR_EVER, _encoded(now))
+        await self._store.lock(first_name(schedule), owner, FOR_EVER, _encoded(now))
 
     async def _record_set_back(
         self, schedule: Definition, now: datetime, last: datetime, repeated: Repeated
     ) -> None:
         """Continue at the time that the clock shows now: the instants since then come again."""
         again = Repeated(max(last, repeated.until), format_timestamp(last))
-        name = f"{PREFIX}again:{schedule.state}"
-        await self._store.lock(name, "cron", FOR_EVER, msgspec.json.encode(again))
+        data = msgspec.json.encode(again)
+        await self._store.lock(again_name(schedule), "cron", FOR_EVER, data)
         await self._record_last(schedule, now)
 
     async def _record_last(self, schedule: Definition, moment: datetime) -> None:
-        await self._store.lock(_last_name(schedule), "cron", FOR_EVER, _encoded(moment))
+        await self._store.lock(last_name(schedule), "cron", FOR_EVER, _encoded(moment))
 
     async def _forget_deleted(
         self, definitions: Sequence[Definition], stored: Mapping[str, bytes]
     ) -> None:
         """Remove what the store keeps about dynamic schedules that were deleted."""
-        known = {each.state for each in definitions}
+        known = {each.state for each in definitions} | self._definitions.damaged
         for name in stored:
             state = name.removeprefix(PREFIX).partition(":")[2]
             if state.startswith("@") and state not in known:
                 await self._store.lock(name, "cron", timedelta(0))
 
 
-def _last(schedule: Definition, stored: Mapping[str, bytes]) -> datetime | None:
-    """The instant up to which a schedule was submitted, else when it was first seen."""
-    data = stored.get(_last_name(schedule), stored.get(_first_name(schedule)))
-    if data is not None:
-        return parse_timestamp(data.decode())
-    return schedule.plans[0].since if schedule.is_dynamic else None
-
-
-def _repeated(schedule: Definition, stored: Mapping[str, bytes]) -> Repeated:
-    data = stored.get(f"{PREFIX}again:{schedule.state}")
-    return NOT_REPEATED if data is None else msgspec.json.decode(data, type=Repeated)
-
-
-def _last_name(schedule: Definition) -> str:
-    return f"{PREFIX}last:{schedule.state}"
-
-
-def _first_name(schedule: Definition) -> str:
-    return f"{PREFIX}first:{schedule.state}"
+async def _together(works: Iterable[Coroutine[None, None, None]]) -> None:
+    """Do all, so that their jobs are written in few batches; then raise what one of them raised."""
+    for failure in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(failure, BaseException):
+            raise failure
 
 
 def _encoded(moment: datetime) -> bytes:

@@ -1,15 +1,19 @@
 """The schedules that a leader serves: those of its code, and the dynamic ones of the store.
 
 Dynamic schedules are read again when the version of their record of edits differs, which costs one
-small read per namespace and look, and at least once a minute.
+small read per namespace and look, and at least once a minute. A schedule that has not changed stays
+the same object, so that the cron service works out its next instant once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.model.reserved import EDITS
+from holdfast.operations.quarantine import set_aside
 from holdfast.operations.schedule_records import ALL, ALWAYS, stored
 from holdfast.operations.submitter import Submitter
 from holdfast.store import Store
@@ -36,8 +40,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 class _Read(msgspec.Struct, frozen=True):
     version: int
     at: float
-    dynamic: dict[str, StoredSchedule]
+    dynamic: dict[str, Definition]
     pauses: dict[str, StoredPause]
+    damaged: frozenset[str] = frozenset()
 
 
 _NOTHING = _Read(0, 0.0, {}, {})
@@ -50,35 +55,34 @@ class Definitions:
         self._app = app
         self._store = store
         self._read: dict[str, _Read] = {}
+        self._of_code: dict[str, Definition] = {}
         self._submitters: dict[str, Submitter] = {}
 
     async def read(self) -> list[Definition]:
-        """Return all schedules as they are now."""
-        for namespace in await self._namespaces():
-            await self._refresh(namespace)
-        pauses = self._read.get("", _NOTHING).pauses
-        crons = self._app.crons
-        found = [
-            Definition(
+        """Return all schedules as they are now; one that has not changed is the same object."""
+        self._read = {each: await self._refreshed(each) for each in await self._namespaces()}
+        pauses, crons = self._read.get("", _NOTHING).pauses, self._app.crons
+        of_code = {
+            name: Definition(
                 entry=entry,
                 state=name,
                 plans=pauses[name].plans if name in pauses else (ALWAYS,),
             )
             for name, entry in crons.items()
+        }
+        self._of_code = _same(self._of_code, of_code)
+        dynamic = [
+            definition
+            for namespace, each in self._read.items()
+            for name, definition in each.dynamic.items()
+            if namespace or name not in crons
         ]
-        for namespace, each in self._read.items():
-            found += [
-                Definition(
-                    entry=schedule.entry(name),
-                    state=f"@{namespace}/{name}",
-                    plans=schedule.plans,
-                    namespace=namespace,
-                    is_dynamic=True,
-                )
-                for name, schedule in each.dynamic.items()
-                if namespace or name not in crons
-            ]
-        return found
+        return [*self._of_code.values(), *dynamic]
+
+    @property
+    def damaged(self) -> set[str]:
+        """The states of the dynamic schedules whose records cannot be read."""
+        return {state for each in self._read.values() for state in each.damaged}
 
     def submitter(self, definition: Definition) -> Submitter:
         """Return the submitter of the namespace of a schedule."""
@@ -94,14 +98,39 @@ class Definitions:
         kinds = [kind.partition("@") for kind in await self._store.kinds()]
         return [namespace for kind, _, namespace in kinds if kind == EDITS]
 
-    async def _refresh(self, namespace: str) -> None:
+    async def _refreshed(self, namespace: str) -> _Read:
         store, now = self._within(namespace), self._app.clock.monotonic()
         (edits,) = await store.records(EDITS, [ALL])
-        version, known = edits.version if edits else 0, self._read.get(namespace)
-        if known and known.version == version and now - known.at < LONGEST_UNREAD:
-            return
-        dynamic, pauses = await stored(store, StoredSchedule), await stored(store, StoredPause)
-        self._read[namespace] = _Read(version, now, dynamic, pauses)
+        version, known = edits.version if edits else 0, self._read.get(namespace, _NOTHING)
+        if known.version == version and now - known.at < LONGEST_UNREAD and known is not _NOTHING:
+            return known
+        damaged: dict[str, str] = {}
+        found = await stored(store, StoredSchedule, damaged)
+        pauses = await stored(store, StoredPause, damaged)
+        for name, error in damaged.items():
+            await set_aside(self._store, f"cron schedule {_state(namespace, name)}", error)
+        dynamic = {name: _definition(namespace, name, each) for name, each in found.items()}
+        unread = frozenset(_state(namespace, name) for name in damaged)
+        return _Read(version, now, _same(known.dynamic, dynamic), pauses, unread)
 
     def _within(self, namespace: str) -> Store:
         return TenantStore(self._store, namespace) if namespace else self._store
+
+
+def _definition(namespace: str, name: str, schedule: StoredSchedule) -> Definition:
+    return Definition(
+        entry=schedule.entry(name),
+        state=_state(namespace, name),
+        plans=schedule.plans,
+        namespace=namespace,
+        is_dynamic=True,
+    )
+
+
+def _state(namespace: str, name: str) -> str:
+    return f"@{namespace}/{name}"
+
+
+def _same(known: Mapping[str, Definition], read: Mapping[str, Definition]) -> dict[str, Definition]:
+    """Return what was read, with the known object for each schedule that has not changed."""
+    return {name: known[name] if known.get(name) == each else each for name, each in read.items()}

@@ -86,11 +86,20 @@ class Admission:
             return new
         return jobs
 
-    async def admit_names(self, *, queue: str | None = None, tags: Collection[str] = ()) -> None:
-        """QuotaError when a queue or tag of an existing job is one name too many."""
+    async def admit_names(
+        self,
+        *,
+        queue: str | None = None,
+        tags: Collection[str] = (),
+        type_: str | None = None,
+    ) -> None:
+        """QuotaError when a queue, tag or type without a new job is one name too many."""
         if self._names is not None:
             queues = () if queue is None else (queue,)
-            await self._names.admit(Names(queues=frozenset(queues), tags=frozenset(tags)))
+            types = () if type_ is None else (type_,)
+            await self._names.admit(
+                Names(queues=frozenset(queues), types=frozenset(types), tags=frozenset(tags))
+            )
 
     async def expect_callbacks(self) -> None:
         """Record that jobs with a ``callback_url`` exist: else nobody looks for them."""

@@ -13,19 +13,24 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.errors import Fault, NotFoundError, QuotaError, ValidationError
 from holdfast.model.job import Encoding
 from holdfast.model.payload import PayloadError, encode
+from holdfast.model.policy import MEBIBYTE
 from holdfast.model.reserved import CRONS, EDITS, PAUSES, SCHEDULES
 from holdfast.operations.declarations import contents
 from holdfast.store import Record, RecordWrite, Store
-from holdfast.store.damage import readable
-from holdfast.tasks.plans import Plan, with_plan
+from holdfast.store.damage import described, readable
+from holdfast.tasks.plans import MOST_PLANS, Plan, with_plan
 from holdfast.tasks.schedule import CronEntry
 from holdfast.tasks.schedule_values import PublishedCron, StoredPause, StoredSchedule
 
 T = TypeVar("T", StoredSchedule, StoredPause)
 
+MOST_SCHEDULES = 1000
+"""Dynamic schedules of one namespace."""
+MOST_BYTES = 8 * MEBIBYTE
+"""Bytes of all dynamic schedules of one namespace: each leader keeps them in memory."""
 ALL = "all"
 """The key of the record of edits."""
 ALWAYS = Plan(since=datetime.fromisoformat("0001-01-01T00:00:00+00:00"))
@@ -33,12 +38,22 @@ ALWAYS = Plan(since=datetime.fromisoformat("0001-01-01T00:00:00+00:00"))
 KINDS: Mapping[type, str] = {StoredSchedule: SCHEDULES, StoredPause: PAUSES}
 
 
-async def stored(store: Store, kind: type[T]) -> dict[str, T]:
-    """Return every dynamic schedule, or the pauses of every schedule of the code, by name."""
+async def stored(
+    store: Store, kind: type[T], damaged: dict[str, str] | None = None
+) -> dict[str, T]:
+    """Return every dynamic schedule, or the pauses of every schedule of the code, by name.
+
+    ``damaged`` receives the names of those that cannot be read, and why.
+    """
     found: dict[str, T] = {}
     after = ""
     while page := await store.browse(KINDS[kind], after=after):
-        found |= readable(page, lambda record: (record.key, _decoded(record, kind)))
+        for record in page:
+            try:
+                found[record.key] = _decoded(record, kind)
+            except ValueError as error:  # whatever a foreign writer wrote: the others are read
+                if damaged is not None:
+                    damaged[record.key] = described(error)
         after = page[-1].key
     return found
 
@@ -79,9 +94,32 @@ def cron_declaration(entry: CronEntry) -> bytes:
 
 
 async def read(store: Store, kind: type[T], name: str) -> tuple[T | None, int]:
-    """Return a record and its version; None and 0 when there is none."""
+    """Return a record and its version; None when there is none, or when it is damaged."""
     (record,) = await store.records(KINDS[kind], [name])
-    return (_decoded(record, kind), record.version) if record else (None, 0)
+    if record is None:
+        return None, 0
+    found = readable([record], lambda record: _decoded(record, kind))
+    return next(iter(found), None), record.version
+
+
+async def code(store: Store, name: str) -> PublishedCron | None:
+    """Return the schedule of the code with this name, if workers published one."""
+    (record,) = await store.records(CRONS, [name])
+    return next(iter(readable([record] if record else [], declared_cron)), None)
+
+
+async def check_room(store: Store, name: str, schedule: StoredSchedule) -> None:
+    """QuotaError when a namespace would have too many dynamic schedules, or too large ones."""
+    count, size, after = 1, len(msgspec.json.encode(schedule)), ""
+    while page := await store.browse(SCHEDULES, after=after):
+        others = [record for record in page if record.key != name]
+        count += len(others)
+        size += sum(len(record.data) for record in others)
+        after = page[-1].key
+    if count > MOST_SCHEDULES:
+        raise QuotaError("schedules of this namespace", current=count - 1, maximum=MOST_SCHEDULES)
+    if size > MOST_BYTES:
+        raise QuotaError("bytes of schedules of this namespace", current=size, maximum=MOST_BYTES)
 
 
 async def write(store: Store, name: str, value: StoredSchedule | StoredPause, version: int) -> bool:
@@ -148,6 +186,6 @@ def _edit() -> RecordWrite:
 
 def _decoded(record: Record, kind: type[T]) -> T:
     value = msgspec.json.decode(record.data, type=kind)
-    if not value.plans:
-        raise ValueError("a schedule has a plan")
+    if not 1 <= len(value.plans) <= MOST_PLANS:
+        raise ValueError(f"a schedule has 1 to {MOST_PLANS} plans, got {len(value.plans)}")
     return value

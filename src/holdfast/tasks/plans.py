@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ MOST_PLANS = 16
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """When a schedule runs, from an instant on."""
 
-    since: datetime
+    since: Annotated[datetime, msgspec.Meta(tz=True)]
     paused: bool = False
     expression: str = ""
     """Empty: as the code declares it."""

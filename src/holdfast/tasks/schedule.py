@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -39,6 +40,7 @@ LATE = timedelta(seconds=10)
 """A change of the leader takes two seconds; what passed meanwhile was not missed."""
 
 SKIPPED_AFTER = timedelta(minutes=1)
+LAST_DAY = datetime(9999, 12, 30, tzinfo=UTC)
 LOOKS_BACK = [timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32)]
 
 
@@ -193,14 +195,25 @@ def _gaps(
     zone: ZoneInfo, start: datetime, end: datetime
 ) -> Iterator[tuple[datetime, datetime, datetime]]:
     """Changes of the clock that skip local times: the moment, the first and the next time."""
-    start = start.replace(microsecond=0)
-    while start < end:
-        stop = min(start + timedelta(days=1), end)
+    for year in range(start.year, end.year + 1):
+        for gap in _gaps_of_year(zone, year):
+            if start < gap[0] <= end:
+                yield gap
+
+
+@lru_cache(maxsize=1024)
+def _gaps_of_year(zone: ZoneInfo, year: int) -> tuple[tuple[datetime, datetime, datetime], ...]:
+    """Those of one year. Expressions such as a 29th of February look at many years."""
+    found = []
+    start = datetime(year, 1, 1, tzinfo=UTC)
+    while start.year == year and start < LAST_DAY:
+        stop = start + timedelta(days=1)
         if _local(stop, zone) - _local(start, zone) > stop - start:
             change = _change(zone, start, stop)
             before = _local(change - timedelta(seconds=1), zone) + timedelta(seconds=1)
-            yield change, before, _local(change, zone)
+            found.append((change, before, _local(change, zone)))
         start = stop
+    return tuple(found)
 
 
 def _first_moment(local: datetime, zone: ZoneInfo) -> datetime:

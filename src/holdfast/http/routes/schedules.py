@@ -13,9 +13,13 @@ from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.model.results import SubmissionResult
 from holdfast.model.submission import TYPE_RULE
-from holdfast.operations.schedules import LAST_RUNS, MOST_PAGE, NAME_RULE
+from holdfast.operations.schedule_inputs import NAME_RULE
+from holdfast.operations.schedules import LAST_RUNS, MOST_PAGE
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
+
+ABOUT_BYTES = 8192
+"""Bytes of a schedule on average, at most."""
 
 
 class ScheduleList(msgspec.Struct, frozen=True):
@@ -38,7 +42,8 @@ async def list_schedules(call: Call) -> JsonResponse:
         limit=cast("int", call.query.get("limit", 100)),
         runs=cast("int", call.query.get("runs", LAST_RUNS)),
     )
-    return JsonResponse(ScheduleList(tuple(_shown(call, one) for one in found)))
+    size = len(found) * ABOUT_BYTES  # payloads and options have 8 MiB at most
+    return JsonResponse(ScheduleList(tuple(_shown(call, one) for one in found)), size=size)
 
 
 async def get_schedule(call: Call) -> JsonResponse:

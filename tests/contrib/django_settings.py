@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict
 
 from holdfast import Backoff, BackoffKind
 
@@ -41,9 +44,22 @@ TEMPLATES: list[dict[str, Any]] = [
         },
     }
 ]
+
+
+def database(dsn: str) -> dict[str, Any]:
+    """Return where a PostgreSQL database is, in Django's words."""
+    given = conninfo_to_dict(dsn)
+    names = {"NAME": "dbname", "USER": "user", "HOST": "host", "PORT": "port"}
+    return {name: str(given.get(of, "")) for name, of in names.items()}
+
+
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
-    "postgres": {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": None},
+    "postgres": {
+        "ENGINE": "django.db.backends.postgresql",
+        "CONN_MAX_AGE": None,
+        **database(os.environ.get("SHOP_DATABASE", "")),
+    },
 }
 TASKS = {
     "default": {

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import override_settings
-from psycopg.conninfo import conninfo_to_dict
 
 from holdfast import State, Worker
 from holdfast.contrib.django import app
 from holdfast.model.job import TERMINAL
 from holdfast.runtime.event_loop import run
+from tests.contrib.django_settings import database
 from tests.contrib.shop.models import Order
 from tests.servers import Postgres
 from tests.waiting import eventually
@@ -46,16 +46,10 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def postgres_project(postgres_server: Postgres) -> Iterator[str]:
+def postgres_project(postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The project over PostgreSQL: the jobs are in Django's database. Yields its alias."""
-    given = conninfo_to_dict(postgres_server.dsn)
-    connections.settings["postgres"].update(
-        NAME=given["dbname"],
-        USER=given["user"],
-        HOST=given["host"],
-        PORT=str(given["port"]),
-        OPTIONS={},
-    )
+    monkeypatch.setenv("SHOP_DATABASE", postgres_server.dsn)  # for child processes
+    connections.settings["postgres"].update(database(postgres_server.dsn))
     with ExitStack() as stack:
         stack.enter_context(configured(DATABASE="postgres"))
         stack.callback(_drop_schema)
@@ -78,6 +72,8 @@ def tables(alias: str) -> Iterator[None]:
     try:
         yield
     finally:
+        if alias != "default":  # that one is in memory
+            connections[alias].close()  # a test may have closed it at the server
         with connections[alias].schema_editor() as editor:
             editor.delete_model(Order)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connections
 
-from holdfast import PermanentError
+from holdfast import PermanentError, Task
 from holdfast.contrib.django import app
 from holdfast.contrib.django.tasks_api import PACKAGE
 
@@ -95,9 +95,24 @@ def connection_pid(alias: str) -> int:
         return int(cursor.fetchone()[0])
 
 
+@app.task("shop.close_connections")
+def close_connections() -> None:
+    """Close those of this thread, which would warn that it ends with an open one."""
+    connections.close_all()
+
+
 @app.task("shop.connection_pid_async")
 async def connection_pid_async(alias: str) -> int:
     """Return the same from a coroutine."""
     from asgiref.sync import sync_to_async
 
     return await sync_to_async(connection_pid.function)(alias)
+
+
+@app.task("shop.connection_pid_in_process", runner="process")
+def connection_pid_in_process(alias: str) -> int:
+    """Return the same from a process of its own."""
+    return connection_pid.function(alias)
+
+
+PidTask = Task[Any, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.app import Holdfast
 from holdfast.contrib.django.configuration import read_settings, store_url
+from holdfast.contrib.django.connections import ConnectionCare
 
 
 class DjangoHoldfast(Holdfast):
@@ -28,6 +29,7 @@ def _configured() -> DjangoHoldfast:
     given = read_settings()
     app = DjangoHoldfast(queues=given.queues, version=given.version)
     app.url = ""
+    app.middleware(ConnectionCare())
     return app
 
 

@@ -5,11 +5,14 @@ A connection that the server closed between two jobs is replaced, so that no job
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections, reset_queries
+
+from holdfast.tasks.middleware import AttemptCall, AttemptManager, Middleware
 
 
 @contextlib.contextmanager
@@ -54,3 +57,15 @@ def close_old() -> None:
     """Close the connections of this thread that are too old or that failed."""
     for connection in connections.all(initialized_only=True):
         connection.close_if_unusable_or_obsolete()
+
+
+class ConnectionCare(Middleware):
+    """Middleware that gives every attempt usable connections, wherever its handler runs."""
+
+    def attempt(self, call: AttemptCall) -> AttemptManager:
+        """Return the care for the handler's own thread or task."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return fresh_connections()
+        return fresh_async_connections()

@@ -40,6 +40,7 @@ if typing.TYPE_CHECKING:
     from holdfast.observe.current import CurrentJob, current_job
     from holdfast.store import LimitRule
     from holdfast.tasks.context import JobContext, SyncJobContext
+    from holdfast.tasks.depends import Depends
     from holdfast.tasks.middleware import AttemptCall, AttemptOutcome, Middleware
     from holdfast.tasks.schedule import MissedRuns
     from holdfast.tasks.task import Task
@@ -51,6 +52,7 @@ _MODULES = {
     "client": ("Client", "SyncClient"),
     "tasks.context": ("JobContext", "SyncJobContext"),
     "observe.current": ("CurrentJob", "current_job"),
+    "tasks.depends": ("Depends",),
     "tasks.middleware": ("AttemptCall", "AttemptOutcome", "Middleware"),
     "tasks.schedule": ("MissedRuns",),
     "errors": (
@@ -93,6 +95,7 @@ __all__ = [
     "CurrentJob",
     "Deduplication",
     "DependencyKind",
+    "Depends",
     "DuplicateError",
     "FailureCategory",
     "Holdfast",

@@ -88,6 +88,7 @@ class Holdfast(AppSeams, JobOperations):
         self.webhook_settings = webhooks or given.webhooks
         named = {queue: profile_named(profile) for queue, profile in (queues or {}).items()}
         self.registry = Registry({**given.profiles, **named}, self.limits)
+        self.registry.seams.app = self
         self.crons: dict[str, CronEntry] = {}
         self._clock_given = clock
         self._own_store = None if store is None else encrypted(store, self.keys)

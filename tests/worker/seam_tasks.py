@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast import (
     AttemptCall,
+    Depends,
     Holdfast,
     JobContext,
     Middleware,
@@ -153,3 +154,16 @@ app.task("seam.async", max_attempts=2)(coroutine)
 app.task("seam.thread", max_attempts=2)(plain)
 app.task("seam.process", max_attempts=2, runner="process")(plain)
 app.task("seam.process.async", max_attempts=2, runner="process")(coroutine)
+
+
+async def needs(resource: dict[str, int] = Depends(resource)) -> dict[str, object]:
+    return {"resource": resource, "pid": os.getpid()}
+
+
+def needs_plain(resource: dict[str, int] = Depends(resource)) -> dict[str, object]:
+    return {"resource": resource, "pid": os.getpid()}
+
+
+app.task("seam.needs.async")(needs)
+app.task("seam.needs.thread")(needs_plain)
+app.task("seam.needs.process", runner="process")(needs_plain)

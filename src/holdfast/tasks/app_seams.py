@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+from holdfast.tasks.depends import AppType
 from holdfast.tasks.registry import Registry
 
 M = TypeVar("M")
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class AppSeams:
+class AppSeams(AppType):
     """The middleware and resources of an app."""
 
     registry: Registry
@@ -35,3 +37,22 @@ class AppSeams:
         """
         self.registry.seams.resources.add(function)
         return function
+
+    @contextmanager
+    def override(
+        self, function: Callable[..., object], replacement: Callable[..., object]
+    ) -> Iterator[None]:
+        """Use another function wherever handlers depend on ``function``, for the time of a block.
+
+        For tests: a lifespan function that is replaced is not entered. It applies in this
+        process, so not in child processes that have started.
+        """
+        overrides = self.registry.seams.overrides
+        before = overrides.get(function)
+        overrides[function] = replacement
+        try:
+            yield
+        finally:
+            del overrides[function]
+            if before is not None:
+                overrides[function] = before

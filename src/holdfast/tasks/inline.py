@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import Function, is_coroutine
+from holdfast.tasks.scope import run_now
 from holdfast.tasks.spawning import given_options
 from holdfast.tasks.transactions import no_transaction
 
@@ -141,14 +142,3 @@ def inline_job(type_: str, clock: Clock, randomness: Randomness) -> Job:
     now = clock.now()
     job = accept(Submission(type=type_), job_id=randomness.uuid(), now=now)
     return claimed(job, token=randomness.token(), worker=INLINE, now=now)
-
-
-def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, with or without a running event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    coroutine.close()
-    raise RuntimeError("an inline call cannot wait")

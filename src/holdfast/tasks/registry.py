@@ -31,8 +31,9 @@ from holdfast.model.submission import (
 )
 from holdfast.model.workers import catch_all_name
 from holdfast.store import LimitRule
+from holdfast.tasks.depends import SignatureError
 from holdfast.tasks.seams import Seams
-from holdfast.tasks.signature import Signature, SignatureError
+from holdfast.tasks.signature import Signature
 
 Function = Callable[..., object]
 
@@ -87,6 +88,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that it may run, whatever a job requests: its own timeout or the system's."""
     seams: Seams
     """The middleware and resources of its app."""
+    wants_context: bool
+    """Whether the function takes a context, or has dependencies, which may take it."""
 
     def category(self, error: BaseException) -> FailureCategory:
         """Classify an exception that is not one of holdfast's own."""
@@ -208,6 +211,7 @@ class Registry:
             options=options,
             timeout=effective_timeout(options.timeout, self._limits.timeout),
             seams=self.seams,
+            wants_context=signature.context is not None or bool(signature.dependencies),
         )
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)

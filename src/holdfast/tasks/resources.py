@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -32,8 +32,9 @@ class _Opened:
 class Resources:
     """The lifespan functions of an app, and what they yielded in each loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, overrides: Mapping[Lifespan, Lifespan]) -> None:
         self.functions: list[Lifespan] = []
+        self._overrides = overrides
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     def add(self, function: Lifespan) -> None:
@@ -64,7 +65,7 @@ class Resources:
 
     async def _enter(self, mine: _Opened, app: object) -> None:
         for function in self.functions:
-            if function not in mine.values:
+            if function not in mine.values and function not in self._overrides:
                 manager = managed(function, app)
                 mine.values[function] = await mine.stack.enter_async_context(manager)
 

@@ -32,7 +32,7 @@ class Scope:
     ) -> None:
         self._block = block
         self.loop = loop
-        self._entered: list[tuple[object, object]] = []
+        self._entered: list[tuple[object, tuple[str, str]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -51,19 +51,21 @@ class Scope:
             return await coroutine
         return cast("T", self._block(coroutine))
 
-    async def enter(self, manager: object, owner: object) -> object:
+    async def enter(self, manager: object, owner: tuple[str, str]) -> object:
         """Enter a context manager on behalf of its owner and return its value."""
         if isinstance(manager, AbstractAsyncContextManager) and not self._prefers_sync(manager):
             value: object = await self.wait(_entering(manager))
         elif isinstance(manager, AbstractContextManager):
             value = manager.__enter__()
         else:
-            raise TypeError(f"{owner} must return a context manager, got {manager!r:.80}")
+            raise TypeError(
+                f"{owner[0]} {owner[1]} must return a context manager, got {manager!r:.80}"
+            )
         self._entered.append((manager, owner))
         return value
 
     async def leave(
-        self, error: BaseException | None, changed: Callable[[BaseException, object], None]
+        self, error: BaseException | None, changed: Callable[[BaseException, tuple[str, str]], None]
     ) -> BaseException | None:
         """Leave all, and return the exception that the call ends with.
 
@@ -147,3 +149,14 @@ class OwnLoopScope(Scope):
 
 def _run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, with or without a running event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError("this call cannot wait")

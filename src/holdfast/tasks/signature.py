@@ -1,8 +1,8 @@
 """Turns payloads into a function's arguments, and a caller's arguments into payloads.
 
-A parameter annotated as a job context receives it, and so does ``context`` or ``ctx`` as the
-first of two without annotations. A single parameter named ``payload`` receives the whole payload;
-otherwise its keys are the parameters. Values are decoded into the annotations.
+A parameter annotated as a job context receives it, as does ``context`` or ``ctx``, the first of
+two without annotations. The app provides dependencies. One parameter named ``payload`` receives
+the whole payload, otherwise its keys are the parameters, decoded into their annotations.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import msgspec
 from holdfast.errors import Fault, PermanentError, ValidationError
 from holdfast.model.job import Encoding, Job
 from holdfast.model.payload import is_model
-from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.depends import (
+    CONTEXTS,
+    SignatureError,
+    check_dependencies,
+    dependencies_of,
+    hints_of,
+)
 
 WHOLE = "payload"
 UNFIT = "payload does not fit the task: "
-_CONTEXTS = (JobContext, SyncJobContext)
 _CONTEXT_NAMES = ("context", "ctx")
-
-
-class SignatureError(ValueError):
-    """The signature of a function that cannot be a task."""
 
 
 class Signature:
@@ -39,12 +40,15 @@ class Signature:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
             raise SignatureError(f"cannot read the signature: {error}") from None
-        hints = _hints(function)
+        hints = hints_of(function)
         self.context = _context_of(signature, hints)
+        self.dependencies = dependencies_of(signature.parameters, hints)
+        """The parameters that the app provides: no part of the payload."""
+        check_dependencies(self.dependencies)
         self._parameters = {
             name: parameter
             for name, parameter in signature.parameters.items()
-            if name != self.context
+            if name != self.context and name not in self.dependencies
         }
         self._name = getattr(function, "__name__", "task")
         self._call = signature.replace(parameters=list(self._parameters.values()))
@@ -141,7 +145,7 @@ def _context_of(signature: inspect.Signature, hints: Mapping[str, object]) -> st
     names = list(signature.parameters)
     if len(names) == 2 and names[0] in _CONTEXT_NAMES and not hints:
         return names[0]
-    return next((name for name in names if hints.get(name) in _CONTEXTS), None)
+    return next((name for name in names if hints.get(name) in CONTEXTS), None)
 
 
 def _unfit(why: str) -> PermanentError:
@@ -174,23 +178,6 @@ def _return_type(function: Callable[..., object]) -> Any:
     except (NameError, TypeError):
         return Any
     return Any if hints["return"] is object else hints["return"]
-
-
-def _hints(function: Callable[..., object]) -> dict[str, Any]:
-    """Resolve the annotations of the parameters; the return type is not needed."""
-    plain = inspect.unwrap(function)
-    if not hasattr(plain, "__annotations__"):
-        plain = getattr(type(plain), "__call__", plain)  # noqa: B004  # an object may be a task
-    given = SimpleNamespace(__annotations__=dict(getattr(plain, "__annotations__", {})))
-    given.__annotations__.pop("return", None)
-    names = getattr(plain, "__globals__", {})
-    try:
-        return typing.get_type_hints(given, globalns=names, include_extras=True)
-    except NameError as error:
-        message = f"cannot resolve its annotations: {error}; import it where the program runs"
-        raise SignatureError(f"{message}, not only for type checking") from None
-    except TypeError as error:
-        raise SignatureError(f"cannot resolve its annotations: {error}") from None
 
 
 def _decode_custom(kind: type, value: object) -> object:

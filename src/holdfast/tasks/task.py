@@ -26,7 +26,9 @@ from holdfast.model.times import Span
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.injecting import InlineCall
 from holdfast.tasks.inline import inline_context
+from holdfast.tasks.registry import Registry
 from holdfast.tasks.signature import Signature, decode_output
 from holdfast.tasks.spawning import BoundTask
 
@@ -74,6 +76,7 @@ class TaskApp(Protocol):
 
     clock: Clock
     randomness: Randomness
+    registry: Registry
 
     @property
     def operations(self) -> Submitting:
@@ -102,12 +105,22 @@ class Task(BoundTask, Generic[P, R_co]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run the function inline: no queue, no retries, with a new context if it takes one."""
-        if self._signature.context is None:
+        """Run the function inline: no queue, no retries, with a new context if it takes one.
+
+        Dependencies are made for the call, except those that the caller gives by name.
+        """
+        signature = self._signature
+        if signature.context is None and not signature.dependencies:
             return self.function(*args, **kwargs)
         context = inline_context(self.type, self.function, self.app.clock, self.app.randomness)
-        given: dict[str, Any] = {**kwargs, self._signature.context: context}
-        return self.function(**self._signature.name(args), **given)
+        given: dict[str, Any] = {**signature.name(args), **kwargs}
+        if signature.context is not None:
+            given[signature.context] = context
+        if not signature.dependencies:
+            return self.function(**given)
+        seams = self.app.registry.seams
+        value: R_co = InlineCall(self.function, signature.dependencies, seams, context)(given)
+        return value
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
         """Submit a job that calls the function with these arguments."""

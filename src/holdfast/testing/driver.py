@@ -16,10 +16,10 @@ from holdfast.observe import Outage, Silent
 from holdfast.operations.dependents import release_dependents
 from holdfast.store import Claim, JobNote, Order, Search, Store
 from holdfast.tasks.context import JobContext, SyncJobContext
-from holdfast.tasks.inline import run_now
 from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import RunnerKind
 from holdfast.tasks.schedule import instants
+from holdfast.tasks.scope import run_now
 from holdfast.testing.blocking import loop_runs_here
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import perform, perform_sync

@@ -14,9 +14,11 @@ from holdfast.model.payload import encode, encode_result
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, SyncJobContext
-from holdfast.tasks.inline import InlineChannel, InlineSpawn, inline_job, run_now
+from holdfast.tasks.injecting import InlineCall
+from holdfast.tasks.inline import InlineChannel, InlineSpawn, inline_job
 from holdfast.tasks.job_view import Signals
 from holdfast.tasks.registry import is_coroutine
+from holdfast.tasks.scope import run_now
 from holdfast.tasks.signature import Signature
 from holdfast.tasks.task import Task
 
@@ -55,6 +57,7 @@ class Rehearsal(Generic[P, R]):
         randomness = Randomness(seed)
         signals = Signals()
         self._function = task.function
+        self._seams = task.app.registry.seams
         self._signature = Signature(task.function)
         self._channel = _RehearsalChannel(self.clock, randomness, signals, cancel_at, lose_lease_at)
         self._channel.given_results = {
@@ -75,11 +78,14 @@ class Rehearsal(Generic[P, R]):
         """Run the task; await the call if the task is a coroutine function."""
         payload, encoding = encode(self._signature.pack(args, kwargs))
         arguments = self._signature.unpack(replace(self._job, payload=payload, encoding=encoding))
+        context = self._context if is_coroutine(self._function) else self._sync_context
         if self._signature.context is not None:
-            arguments[self._signature.context] = (
-                self._context if is_coroutine(self._function) else self._sync_context
-            )
-        return self._function(**arguments)
+            arguments[self._signature.context] = context
+        if not self._signature.dependencies:
+            return self._function(**arguments)
+        call = InlineCall(self._function, self._signature.dependencies, self._seams, context)
+        value: R = call(arguments)
+        return value
 
     @property
     def job_id(self) -> str:

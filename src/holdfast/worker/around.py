@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from holdfast.model.job import Failure, FailureCategory, Job
 from holdfast.model.lifecycle import retryable
+from holdfast.tasks.depends import Dependency
+from holdfast.tasks.injecting import Injector
 from holdfast.tasks.job_view import JobView
 from holdfast.tasks.middleware import AttemptCall, AttemptOutcome, named
 from holdfast.tasks.registry import Handler, RunnerKind
@@ -21,8 +22,12 @@ from holdfast.worker.outcomes import (
     Waiting,
 )
 
-Classify = Callable[[BaseException, str], Outcome]
-"""Returns the outcome for an exception, and the middleware that raised it."""
+Classify = Callable[[BaseException, Mapping[str, str]], Outcome]
+"""Returns the outcome for an exception; the map names the middleware that raised it."""
+Provide = Callable[[Mapping[str, Dependency]], Awaitable[dict[str, object]]]
+"""Returns the values of dependencies."""
+Body = Callable[[Provide], Awaitable[Outcome]]
+"""Calls the handler."""
 
 
 class Around:
@@ -34,38 +39,43 @@ class Around:
         self._handler = handler
         self._job = job
         self._scope = scope
+        self._context = view
         self._classify = classify
         self._call = AttemptCall(view, handler.runner)
 
-    async def run(self, body: Callable[[], object]) -> Outcome:
-        """Enter the middleware, call the body, leave the middleware; return the outcome.
+    async def run(self, body: Body) -> Outcome:
+        """Enter the middleware, call the body, leave everything in reverse; return the outcome.
 
         CancelledError goes through, after the middleware has seen it.
         """
-        outcome, error, owner = None, None, ""
+        error: BaseException | None = None
+        injector = Injector(self._handler.seams, self._scope, self._context)
+        blamed: dict[str, str] = {}
         try:
             for middleware in self._handler.seams.attempts:
-                owner = named(middleware)
+                owner = ("middleware", named(middleware))
+                blamed = dict([owner])
                 await self._scope.enter(middleware.attempt(self._call), owner)
-            owner = ""
-            outcome = await _answered(body())
+            blamed = {}
+            outcome = await body(injector.provide)
+            self._note(outcome)
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is an outcome
             error = raised
-            outcome = self._noted(error, owner)
-        else:
-            self._note(outcome)
+            if injector.current:
+                blamed = {"dependency": injector.current}
+            outcome = self._noted(error, blamed)
         changed: list[Outcome] = []
         left = await self._scope.leave(
-            error, lambda raised, owner: changed.append(self._noted(raised, str(owner)))
+            error, lambda raised, owner: changed.append(self._noted(raised, dict([owner])))
         )
         if isinstance(left, asyncio.CancelledError):
             raise left
         return changed[-1] if changed else outcome
 
-    def _noted(self, error: BaseException, owner: str) -> Outcome:
-        """Tell the call what it ends with, and return the outcome."""
+    def _noted(self, error: BaseException, blamed: Mapping[str, str]) -> Outcome:
+        """Record on the call what it ends with, and return the outcome."""
         self._call.exception = error
-        outcome = self._classify(error, owner)
+        outcome = self._classify(error, blamed)
         self._note(outcome)
         return outcome
 
@@ -78,10 +88,6 @@ class Around:
         call.will_retry = call.outcome in _AGAIN or (
             call.outcome is AttemptOutcome.TIMED_OUT and _has_another(self._job, _TIMEOUT)
         )
-
-
-async def _answered(value: object) -> Outcome:
-    return await value if inspect.isawaitable(value) else value  # type: ignore[return-value]  # the body's own type
 
 
 def attempt_outcome(job: Job, outcome: Outcome, *, cancelled: bool) -> AttemptOutcome:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any, cast
 
 from holdfast.encryption.envelope import PREFIX, require_decrypted
 from holdfast.errors import (
@@ -28,10 +29,9 @@ from holdfast.operations.quarantine import damage_failure, set_aside
 from holdfast.runtime.host import HOST
 from holdfast.store import Store
 from holdfast.tasks.context import JobContext, SyncJobContext
-from holdfast.tasks.inline import run_now
 from holdfast.tasks.registry import Handler
-from holdfast.tasks.scope import OwnLoopScope, Scope
-from holdfast.worker.around import Around
+from holdfast.tasks.scope import OwnLoopScope, Scope, run_now
+from holdfast.worker.around import Around, Provide
 from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded, Waiting
 
 MAX_MESSAGE = 4096
@@ -42,10 +42,8 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
     """Call a coroutine handler and await it. CancelledError goes through."""
     before = CURRENT_JOB.set(_current(job))
     try:
-        if handler.seams.attempts:
-            return await _around(handler, job, context, Scope()).run(
-                partial(_called, handler, job, context)
-            )
+        if handler.seams.attempts or handler.signature.dependencies:
+            return await _around(handler, job, context, Scope())
         awaitable = handler.function(**_arguments(handler, job, context))
         return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
     except asyncio.CancelledError:
@@ -65,10 +63,9 @@ def perform_sync(
     """Call a plain handler in this thread; ``scope`` runs async middleware elsewhere."""
     before = CURRENT_JOB.set(_current(job))
     try:
-        if handler.seams.attempts:
+        if handler.seams.attempts or handler.signature.dependencies:
             with scope() as within:
-                around = _around(handler, job, context, within)
-                return run_now(around.run(partial(_called_sync, handler, job, context)))
+                return run_now(_around(handler, job, context, within))
         return _answer(handler.function(**_arguments(handler, job, context)), context)
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
         return failed(handler, error)
@@ -78,18 +75,18 @@ def perform_sync(
 
 def _around(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None, scope: Scope
-) -> Around:
-    assert context is not None  # whoever runs a handler with seams makes one
-    return Around(handler, job, context, scope, partial(failed, handler))
+) -> Coroutine[Any, Any, Outcome]:
+    """Call a handler inside its middleware, with its dependencies."""
+    assert context is not None  # made for every handler with seams
 
+    async def call(provide: Provide) -> Outcome:
+        arguments = _arguments(handler, job, context)
+        value = handler.function(**arguments, **await provide(handler.signature.dependencies))
+        if isinstance(value, Awaitable):
+            value = await cast("Awaitable[object]", value)
+        return _answer(value, context)
 
-async def _called(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
-    awaitable = handler.function(**_arguments(handler, job, context))
-    return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
-
-
-def _called_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
-    return _answer(handler.function(**_arguments(handler, job, context)), context)
+    return Around(handler, job, context, scope, partial(failed, handler)).run(call)
 
 
 def _current(job: Job) -> CurrentJob:
@@ -108,8 +105,10 @@ def _current(job: Job) -> CurrentJob:
     )
 
 
-def failed(handler: Handler, error: BaseException, middleware: str = "") -> Outcome:
-    """Return the outcome for an exception of a handler, or of middleware around it."""
+def failed(
+    handler: Handler, error: BaseException, blamed: Mapping[str, str] | None = None
+) -> Outcome:
+    """Return the outcome for an exception of a handler; ``blamed`` names what else raised it."""
     match error:
         case asyncio.CancelledError():
             return system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
@@ -136,7 +135,7 @@ def failed(handler: Handler, error: BaseException, middleware: str = "") -> Outc
             retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
             uses_attempt=not isinstance(error, TemporaryError) or error.uses_attempt,
             closes_queue=isinstance(error, RateLimitedError),
-            context={"middleware": middleware} if middleware else {},
+            context=blamed or {},
             host=HOST,
         )
     )
@@ -183,4 +182,9 @@ def _trace(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACE:]
 
 
-_LEADING = (__name__, "holdfast.worker.around", "holdfast.tasks.scope", "holdfast.tasks.inline")
+_LEADING = (
+    __name__,
+    "holdfast.worker.around",
+    "holdfast.tasks.injecting",
+    "holdfast.tasks.scope",
+)

@@ -271,7 +271,7 @@ class Worker:
         if isinstance(run.job, DamagedJob):
             return perform_damaged(run.job, self._app.store)
         if handler.runner is RunnerKind.ASYNC:
-            wants_context = handler.signature.context is not None or handler.seams.attempts
+            wants_context = handler.wants_context or handler.seams.attempts
             return perform(handler, run.job, run.context() if wants_context else None)
         return self._runners[handler.runner].run(run)
 

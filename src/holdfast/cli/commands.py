@@ -54,6 +54,7 @@ SECTIONS = {
         "doctor": ("doctor", "Report problems and what to do about them."),
         "migrate": ("migrate", "Create or upgrade the store's schema."),
         "copy": ("copy", "Copy everything to another store."),
+        "celery": ("celery", "Check code written for Celery."),
         "config": ("system", "Show the settings and their sources."),
     },
 }

@@ -33,6 +33,7 @@ def load_app(path: str) -> Holdfast:
     propagate unchanged.
     """
     found = load_object(path) if ":" in path else _only_app(path)
+    found = getattr(found, "holdfast", found)  # an app of another framework has one inside
     if not isinstance(found, Holdfast):
         raise AppNotFoundError(path, f"it is a {type(found).__name__}, not a Holdfast")
     return found

@@ -1,0 +1,50 @@
+"""The commands for code written for Celery."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from holdfast.cli.errors import USAGE, CommandError
+from holdfast.contrib.celery.check import check as read_code
+from holdfast.observe.logging import plain
+
+
+@click.group()
+def celery() -> None:
+    """Check code written for Celery."""
+
+
+@celery.command()
+@click.argument("package")
+def check(package: str) -> None:
+    """List what in PACKAGE, a folder or a module, does not carry over to holdfast.
+
+    The code is read, not run. The exit code is 1 when something does not carry over.
+    """
+    found, files = read_code(_place(package))
+    for finding in found:
+        text = f"{finding.path}:{finding.line}: {finding.what}: {finding.instead}"
+        click.echo(plain(text, 500))
+    if not files:
+        raise CommandError(f"nothing in {package!r} imports Celery", USAGE)
+    count = len(found)
+    click.echo(f"{files} files use Celery; {count or 'no'} finding{'s' * (count != 1)}")
+    if found:
+        raise SystemExit(1)
+
+
+def _place(package: str) -> Path:
+    path = Path(package)
+    if path.exists():
+        return path
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise CommandError(f"no file, folder or module {package!r}", USAGE)
+    origin = Path(spec.origin)
+    return origin.parent if spec.submodule_search_locations else origin

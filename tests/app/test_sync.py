@@ -22,6 +22,7 @@ from tests.conformance.stores import Place
 
 OPERATIONS = [
     "failure_groups",
+    "series",
     "submit",
     "submit_batch",
     "chain",

@@ -316,3 +316,16 @@ def test_doctor_fails_on_errors(place: Place) -> None:
 
     assert 1 == result.exit_code
     assert "past their lifetime" in result.output
+
+
+def test_series_are_shown_over_time(place: Place) -> None:
+    place.json("submit", "greet", '{"name": "Ann"}')
+
+    found = place.json("series", "--by", "QUEUE", "--type", "greet")
+    text = place.run("series", "--time-range", "P7D", "--step", "3600", "--queue", "default").output
+
+    assert (61, 1) == (found["points"], sum(found["by_queue"]["default"]["submitted"]))
+    assert ["greet"] == list(found["by_type"])
+    assert "queue default" in text
+    assert "169 steps since" in text
+    assert 2 == place.run("series", "--step", "5").exit_code

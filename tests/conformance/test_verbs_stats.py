@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.model.job import Event, FailureCategory, State
-from holdfast.model.measures import bucket_of
+from holdfast.model.measures import Reading, bucket_of, minute_of
 from holdfast.model.policy import Retention
 from holdfast.store import Measure, QueueInfo, Search
 from tests.conformance.decisions import DECISIONS
@@ -69,6 +69,35 @@ async def test_tallies_are_exact_after_every_path(hand: Hand) -> None:
     await assert_tallies_are_exact(hand)
     await hand.store.prune(Retention(), MANY)
     await assert_tallies_are_exact(hand)
+
+
+async def test_measures_are_returned_minute_by_minute(hand: Hand) -> None:
+    await hand.complete(await hand.run("first"))
+    hand.clock.advance(MINUTE)
+    await hand.add("second", queue="q")
+    await hand.complete(await hand.run("third"))
+    now = minute_of(hand.clock.now())
+
+    found = await hand.store.stats(2 * MINUTE, by_minute=True)
+    newest = await hand.store.stats(timedelta(0), by_minute=True)
+
+    submitted = [
+        (reading.minute, reading.queue, reading.count)
+        for reading in found.readings
+        if reading.measure is Measure.SUBMITTED
+    ]
+    assert [(now - 1, "default", 1), (now, "default", 1), (now, "q", 1)] == submitted
+    assert {now} == {reading.minute for reading in newest.readings}
+    assert [r.minute for r in found.readings] == sorted(r.minute for r in found.readings)
+    summed = (await hand.store.stats(2 * MINUTE)).readings
+    assert {0} == {reading.minute for reading in summed}
+    assert Counter(_place(r) for r in summed for _ in range(r.count)) == Counter(
+        _place(r) for r in found.readings for _ in range(r.count)
+    )
+
+
+def _place(reading: Reading) -> tuple[str, str, Measure, int]:
+    return reading.queue, reading.type, reading.measure, reading.bucket
 
 
 @pytest.mark.req("A-8")
@@ -254,7 +283,9 @@ async def test_counters_and_queues_of_a_namespace_are_its_own(hand: Hand) -> Non
 
     async def seen(namespace: str | None) -> tuple[set[str], set[str], list[str]]:
         stats = await hand.store.stats(MINUTE, namespace)
+        minutes = await hand.store.stats(MINUTE, namespace, by_minute=True)
         queues = await hand.store.queues(namespace)
+        assert [_place(r) for r in stats.readings] == [_place(r) for r in minutes.readings]
         return (
             {tally.queue for tally in stats.tallies},
             {reading.queue for reading in stats.readings},

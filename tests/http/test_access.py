@@ -54,6 +54,7 @@ MATRIX = {
     "listFailures": "no no yes yes yes",
     "searchFailures": "no no yes yes yes",
     "listFailureGroups": "no no yes yes yes",
+    "getSeries": "no no yes yes yes",
     "getStats": "no no yes yes yes",
     "listQueues": "no no yes yes yes",
     "listWorkers": "no no yes yes yes",

@@ -141,6 +141,7 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         JobSearchResult JobSetting JobSettings JobStatus JobSubmission LatencyStats LeaseState
         LeaseStates LogLine LogLines Origin ProgressInfo QueueAgeing QueueInfo QueueList QueueState
         QueueStats
+        Series SeriesLine
         ReleaseResult ReleaseStatus ResultStatus RetryResult RetryStatus Settlement Spawned State
         StateTransition SubmissionResult SubmissionStatus UpdateResult UpdateStatus WebhookInfo
         WebhookList WebhookRemoval

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast import Client
 from holdfast.http.api_keys import Role
 from tests.http.site import API
+from tests.http.test_client import listening
 
 if TYPE_CHECKING:
     from tests.http.site import Site
@@ -56,3 +58,36 @@ async def test_a_window_of_failure_groups_is_checked(site: Site) -> None:
             response.status,
             response.json["error"]["details"][0]["field"],
         )
+
+
+async def test_series_on_every_store(any_site: Site) -> None:
+    await any_site.submit("a", queue="q")
+
+    found = await any_site.get(f"{API}/series?breakdown_by=QUEUE&types=a&types=b")
+    week = await any_site.get(f"{API}/series?time_range=P7D&step=PT1H")
+    wrong = await any_site.get(f"{API}/series?step=5")
+
+    assert (1, 61, "PT60S") == (
+        sum(found.json["total"]["submitted"]),
+        found.json["points"],
+        found.json["step"],
+    )
+    assert (["q"], ["a", "b"]) == (list(found.json["by_queue"]), list(found.json["by_type"]))
+    assert (169, 1, None) == (
+        week.json["points"],
+        sum(week.json["total"]["submitted"]),
+        week.json["by_queue"],
+    )
+    assert 400 == wrong.status
+
+
+async def test_client_reads_series() -> None:
+    async with listening() as served, Client(served.url) as client:
+        await client.submit("a")
+
+        found = await client.series(time_range="PT1H", step=60, queues=["default", "x"])
+
+        assert found.by_queue is not None
+        assert {"default": 1, "x": 0} == {
+            name: sum(line.submitted) for name, line in found.by_queue.items()
+        }

@@ -39,6 +39,7 @@ SECTIONS = {
     },
     "Operate": {
         "stats": ("system", "Show counts, rates and latencies."),
+        "series": ("oversight", "Show counts and latencies over time."),
         "top": ("top", "Watch queues, jobs and workers live."),
         "queues": ("queues", "List queues, pause, resume or age one."),
         "limits": ("limits", "List limits; set or lift one."),

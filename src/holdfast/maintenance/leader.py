@@ -23,6 +23,7 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
 from holdfast.maintenance.store_watch import StoreWatch
+from holdfast.maintenance.summariser import Summariser
 from holdfast.observe import Observer, Outage, Reasons
 from holdfast.operations.bulk_runner import BulkRunner
 from holdfast.operations.quarantine import report_failing
@@ -160,6 +161,7 @@ class Maintenance:
             CronService(app, store),
             Keeper(store, observer),
             BulkRunner(store, worker, observer),
+            Summariser(store),
         ]
         webhooks = WebhookService(store, app.webhook_settings, app.internal_submitter)
         self._services += [webhooks, Pruner(store, app.retention)]

@@ -50,6 +50,8 @@ class Reading(msgspec.Struct, frozen=True):
     count: int
     top: float
     """The largest value in the bucket, in seconds; 0 for plain counts."""
+    minute: int = 0
+    """Of which minute, counted from the epoch, if minutes were requested one by one."""
 
 
 class Stats(msgspec.Struct, frozen=True):

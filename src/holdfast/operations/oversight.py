@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from holdfast.model.failure_groups import FailureGroups
+from holdfast.model.series import Series
 from holdfast.model.times import Span
 
 
@@ -14,6 +16,16 @@ class OversightBackend(Protocol):
     """Where the reads of an operator run: on a store, or at a service."""
 
     async def failure_groups(self, *, time_range: Span = timedelta(hours=1)) -> FailureGroups: ...
+
+    async def series(
+        self,
+        *,
+        time_range: Span = timedelta(hours=1),
+        step: Span | None = None,
+        queues: Sequence[str] = (),
+        types: Sequence[str] = (),
+        breakdown_by: Sequence[str] = (),
+    ) -> Series: ...
 
 
 class OversightOperations(ABC):
@@ -33,3 +45,26 @@ class OversightOperations(ABC):
         The series of a group has a step per minute, in windows of more than two hours per hour.
         """
         return await self.operations.failure_groups(time_range=time_range)
+
+    async def series(
+        self,
+        *,
+        time_range: Span = timedelta(hours=1),
+        step: Span | None = None,
+        queues: Sequence[str] = (),
+        types: Sequence[str] = (),
+        breakdown_by: Sequence[str] = (),
+    ) -> Series:
+        """Return counts and percentiles of the last hour, or of up to 7 days, step by step.
+
+        A step is 1 minute (ranges of up to 3 hours), 10 minutes (2 days) or 1 hour; by default the
+        one that suits the range. ``breakdown_by`` QUEUE, TYPE; or name some ``queues``, ``types``.
+        The total is over all queues. Each step names at most 200 queues and types.
+        """
+        return await self.operations.series(
+            time_range=time_range,
+            step=step,
+            queues=queues,
+            types=types,
+            breakdown_by=breakdown_by,
+        )

@@ -25,6 +25,7 @@ from holdfast.model.results import (
     SubmissionResult,
     UpdateResult,
 )
+from holdfast.model.series import Series
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
@@ -253,6 +254,26 @@ class SyncOperations(SyncControl):
     def failure_groups(self, *, time_range: Span = timedelta(hours=1)) -> FailureGroups:
         """Return the failures of the last hour, or of up to 7 days, in groups."""
         return self._run(lambda operations: operations.failure_groups(time_range=time_range))
+
+    def series(
+        self,
+        *,
+        time_range: Span = timedelta(hours=1),
+        step: Span | None = None,
+        queues: Sequence[str] = (),
+        types: Sequence[str] = (),
+        breakdown_by: Sequence[str] = (),
+    ) -> Series:
+        """Return counts and percentiles of the last hour, or of up to 7 days, step by step."""
+        return self._run(
+            lambda operations: operations.series(
+                time_range=time_range,
+                step=step,
+                queues=queues,
+                types=types,
+                breakdown_by=breakdown_by,
+            )
+        )
 
 
 class SyncWebhooks(Background[Webhooks]):

@@ -297,11 +297,13 @@ class Store(Protocol):
         """Return one page of jobs that failed, newest failure first, with aggregations."""
         ...
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
         """Return the counters, and the measures of the minutes that overlap the window.
 
-        Only those of queues of a namespace, if one is given (see ``Search.namespace``). The cost
-        does not depend on the number of jobs, nor on the queues of other namespaces.
+        Their sum, or one by one. Only those of queues of a namespace, if given. The cost does
+        not depend on the number of jobs, nor on the queues of other namespaces.
         """
         ...
 
@@ -329,10 +331,7 @@ class Store(Protocol):
         ...
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
-        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None).
-
-        Anything else raises ``ValidationError`` and changes nothing.
-        """
+        """Change ``paused`` (bool) and ``ageing`` (timedelta or None); others: ValidationError."""
         ...
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
@@ -356,10 +355,9 @@ class Store(Protocol):
         ...
 
     async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
-        """Return every queue that has settings or jobs, by name.
+        """Return every queue that has settings or jobs, by name; of a namespace, if one is given.
 
-        Only those of a namespace, if one is given (see ``Search.namespace``); the cost does not
-        depend on the queues of others.
+        The cost does not depend on the queues of other namespaces.
         """
         ...
 

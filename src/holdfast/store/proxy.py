@@ -128,8 +128,10 @@ class StoreProxy:
     async def failures(self, search: FailureSearch) -> FailurePage:
         return await self._inner.failures(search)
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
-        return await self._inner.stats(window, namespace)
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
+        return await self._inner.stats(window, namespace, by_minute=by_minute)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await self._inner.events(after, limit, wait)

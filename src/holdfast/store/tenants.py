@@ -298,11 +298,13 @@ class TenantStore(StoreProxy):
         jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
         """Return the counters of this namespace."""
         if self._only_own:
             return Stats((), ())
-        stats = await self._inner.stats(window, self.namespace)
+        stats = await self._inner.stats(window, self.namespace, by_minute=by_minute)
         return Stats(
             tuple(replace(each, queue=self.shown(each.queue)) for each in stats.tallies),
             tuple(replace(each, queue=self.shown(each.queue)) for each in stats.readings),

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
-from holdfast.model.measures import Reading, Stats, Tally
+from holdfast.model.measures import Reading, Stats, Tally, minute_of
+from holdfast.store.counters import ReadingKey
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory.tables import Tables, ends_at, is_verdict_due
 from holdfast.store.namespaces import is_within
@@ -201,20 +202,23 @@ def _event_number(cursor: str) -> int:
     return int(cursor)
 
 
-def stats(tables: Tables, first_minute: int, namespace: str | None) -> Stats:
-    """Return the counters, and the sums of the measures from a minute on."""
+def stats(tables: Tables, since: datetime, namespace: str | None, *, by_minute: bool) -> Stats:
+    """Return the counters, and the measures from a minute on, one by one or their sums."""
     tallies = [
         Tally(*key, count)
         for key, count in sorted(tables.tallies.items())
         if count and is_within(key[0], namespace)
     ]
-    summed: dict[tuple[str, str, int, str, int], tuple[int, float]] = {}
-    for (minute, *rest), (count, top) in tables.readings.items():
-        if minute >= first_minute and is_within(str(rest[0]), namespace):
-            key = tuple(rest)
-            had, highest = summed.get(key, (0, 0.0))  # type: ignore[arg-type]
-            summed[key] = (had + count, max(highest, top))  # type: ignore[index]
-    readings = [Reading(*key, *value) for key, value in sorted(summed.items())]  # type: ignore[arg-type]
+    first = minute_of(since)
+    summed: dict[ReadingKey, tuple[int, float]] = {}
+    for key, (count, top) in tables.readings.items():
+        if key[0] >= first and is_within(key[1], namespace):
+            place = (key[0] if by_minute else 0, *key[1:])
+            had, highest = summed.get(place, (0, 0.0))
+            summed[place] = (had + count, max(highest, top))
+    readings = [
+        Reading(*place[1:], *value, minute=place[0]) for place, value in sorted(summed.items())
+    ]
     return Stats(tuple(tallies), tuple(readings))
 
 

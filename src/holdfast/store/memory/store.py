@@ -286,8 +286,6 @@ class MemoryStore(RecordTable):
     async def locks(self, prefix: str) -> list[NamedLock]:
         return queries.locks(self._tables, prefix, self.now())
 
-    # --- reading -------------------------------------------------------------------------
-
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return [self._tables.jobs.get(job_id) for job_id in ids]
 
@@ -315,8 +313,10 @@ class MemoryStore(RecordTable):
     async def failures(self, search: FailureSearch) -> FailurePage:
         return queries.failures(self._tables, search)
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
-        return queries.stats(self._tables, minute_of(self.now() - window), namespace)
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
+        return queries.stats(self._tables, self.now() - window, namespace, by_minute=by_minute)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         page = queries.events(self._tables, after, limit, self._events_kept)

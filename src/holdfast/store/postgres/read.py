@@ -76,12 +76,14 @@ async def logs(state: StoreState, ids: Sequence[str]) -> list[list[LogLine]]:
     return [list(found[id_]) if id_ in found else [] for id_ in ids]
 
 
-async def stats(state: StoreState, window: timedelta, namespace: str | None) -> Stats:
+async def stats(
+    state: StoreState, window: timedelta, namespace: str | None, *, by_minute: bool
+) -> Stats:
     """Return counters and measures; see ``Store.stats``."""
     since = minute_of(state.now() - window)
     within = bounds(namespace)
     tallies = await state.run("tallies", within)
-    name = "readings_within" if namespace else "readings"
+    name = f"{'minutes' if by_minute else 'readings'}{'_within' if namespace else ''}"
     readings = await state.run(name, {"since": since, **within})
     return Stats(
         tuple(Tally(q, t, p, State(name), n) for q, t, p, name, n in tallies),

@@ -261,8 +261,10 @@ class PostgresStore:
     async def failures(self, search: FailureSearch) -> FailurePage:
         return await failures(self._state, search)
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
-        return await read.stats(self._state, window, namespace)
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
+        return await read.stats(self._state, window, namespace, by_minute=by_minute)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await read.events(self._state, after, limit, wait)

@@ -100,22 +100,25 @@ def _counter(value: bytes) -> int:
     return count
 
 
-async def stats(session: RedisSession, first_minute: int, namespace: str | None) -> Stats:
-    """Return the counters, and the sums of the measures from a minute on; see ``Store.stats``."""
+async def stats(
+    session: RedisSession, first_minute: int, namespace: str | None, *, by_minute: bool
+) -> Stats:
+    """Return the counters, and the measures from a minute on; see ``Store.stats``."""
     scope = fields.scope(namespace)
     tally, minutes = await session.call("counts", "stats", scope, first_minute)
-    sums: defaultdict[_MeasurePlace, list[int]] = defaultdict(lambda: [0, 0])
-    for minute in minutes:
-        for kind, place, value in readable(fields.pairs(minute).items(), _measured):
-            entry = sums[place]
+    sums: defaultdict[tuple[int, _MeasurePlace], list[int]] = defaultdict(lambda: [0, 0])
+    for name, measured in minutes:
+        minute = int(name.partition(b"@")[0]) if by_minute else 0
+        for kind, place, value in readable(fields.pairs(measured).items(), _measured):
+            entry = sums[minute, place]
             if kind == "n":
                 entry[0] += value
             else:
                 entry[1] = max(entry[1], value)
     readings = [
-        Reading(queue, type_, level, measure, bucket, count, top / 1_000_000)
-        for (queue, type_, level, measure, bucket), (count, top) in sorted(sums.items())
-        if is_within(queue, namespace)
+        Reading(*place, count, top / 1_000_000, minute)
+        for (minute, place), (count, top) in sorted(sums.items())
+        if is_within(place[0], namespace)
     ]
     return Stats(tuple(read_tallies(tally)), tuple(readings))
 

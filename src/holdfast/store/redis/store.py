@@ -211,8 +211,11 @@ class RedisStore:
     async def failures(self, search: FailureSearch) -> FailurePage:
         return await failures(self.session, search)
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
-        return await read.stats(self.session, minute_of(self.now() - window), namespace)
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
+        first = minute_of(self.now() - window)
+        return await read.stats(self.session, first, namespace, by_minute=by_minute)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await read.events(self.session, after, limit, wait)

@@ -83,9 +83,11 @@ def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[Nam
     return [NamedLock(name, holder, moment(until), data) for name, holder, until, data in rows]
 
 
-def stats(connection: sqlite3.Connection, first_minute: int, namespace: str | None) -> Stats:
+def stats(
+    connection: sqlite3.Connection, first_minute: int, namespace: str | None, *, by_minute: bool
+) -> Stats:
     """Return the counters; see ``Store.stats``."""
-    within = bounds(namespace)
+    within, suffix = bounds(namespace), "_within" if namespace else ""
     tallies = tuple(
         Tally(queue, type_, priority, STATES[state], count)
         for queue, type_, priority, state, count in connection.execute(
@@ -93,9 +95,9 @@ def stats(connection: sqlite3.Connection, first_minute: int, namespace: str | No
         )
     )
     readings = tuple(
-        Reading(queue, type_, priority, _MEASURES[measure], bucket, count, top)
-        for queue, type_, priority, measure, bucket, count, top in connection.execute(
-            statement("stats_readings_within" if namespace else "stats_readings"),
+        Reading(queue, type_, priority, _MEASURES[measure], *rest)
+        for queue, type_, priority, measure, *rest in connection.execute(
+            statement(f"stats_{'minutes' if by_minute else 'readings'}{suffix}"),
             {**within, "first": first_minute},
         )
     )

@@ -241,9 +241,11 @@ class SQLiteStore:
         session = await self._get_session()
         return await session.read(lambda db: failures(db, search))
 
-    async def stats(self, window: timedelta, namespace: str | None = None) -> Stats:
+    async def stats(
+        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+    ) -> Stats:
         session, first = await self._get_session(), minute_of(self.now() - window)
-        return await session.read(lambda db: read.stats(db, first, namespace))
+        return await session.read(lambda db: read.stats(db, first, namespace, by_minute=by_minute))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         session, kept = await self._get_session(), self._location.events_kept

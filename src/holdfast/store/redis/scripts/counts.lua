@@ -2,7 +2,7 @@
 -- edges: none of its own; follows BullMQ clients
 -- ARGV[7] 'stats', 'queues' or 'limits'; ARGV[8] namespace, or '*'; ARGV[9] first minute of the
 -- measures
--- returns: {tally, more}: measures per minute; or per queue {name, paused, ageing, has settings};
+-- returns: {tally, more}: per minute {minute, measures}; or per queue {name, paused, ageing, has settings};
 -- or {limits, windows, running, BullMQ's own limits per queue, now}
 -- needs: base queue job links forget flow sync names
 local namespace = ARGV[8]
@@ -23,7 +23,7 @@ if ARGV[7] == 'stats' then
   local suffix = (namespace == '*' or namespace == '') and '' or '@' .. namespace
   for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes' .. suffix, ARGV[9], '+inf')) do
     if namespace ~= '' or not string.find(minute, '@', 1, true) then
-      more[#more + 1] = call('HGETALL', shared .. 'minute:' .. minute)
+      more[#more + 1] = {minute, call('HGETALL', shared .. 'minute:' .. minute)}
     end
   end
 elseif ARGV[7] == 'queues' then

@@ -1,0 +1,11 @@
+-- stats_minutes_within: the same for a namespace; each minute is searched for its queues.
+WITH RECURSIVE every (minute) AS (
+    SELECT min(minute) FROM minute WHERE minute >= :first
+    UNION ALL
+    SELECT (SELECT min(m.minute) FROM minute AS m WHERE m.minute > every.minute) FROM every
+    WHERE every.minute IS NOT NULL
+)
+SELECT queue, type, priority, measure, bucket, count, top, minute.minute
+FROM every CROSS JOIN minute ON minute.minute = every.minute
+WHERE queue >= :low_name AND queue < :high_name
+ORDER BY minute.minute, queue, type, priority, measure, bucket

@@ -69,7 +69,7 @@ def app(place: Place) -> Iterator[Holdfast]:
 def test_both_forms_offer_the_same_operations() -> None:
     offered = {name for name in dir(SyncOperations) if not name.startswith("_")}
 
-    assert {*OPERATIONS, "bulk", "close", "schedules", "webhooks"} == offered
+    assert {*OPERATIONS, "bulk", "close", "run", "schedules", "webhooks"} == offered
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -1,4 +1,4 @@
-"""``holdfast serve``: the HTTP API."""
+"""``holdfast serve``: the HTTP API and the dashboard."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def serve(  # noqa: PLR0913  # one per option
     logging.configure(settings.text("log.level"), settings.text("log.format"))
     found = find_app(settings)[1] if app else plain_app(settings)
     try:
+        from holdfast.dashboard import Dashboard
         from holdfast.http import server
     except ImportError as error:
         raise MissingExtraError("server", str(error.name)) from None
@@ -91,6 +92,7 @@ def serve(  # noqa: PLR0913  # one per option
 
     def announce(address: str, keys: int) -> None:
         click.echo(f"serving {redacted(found.url)} at {address}, documented at {address}/docs")
+        click.echo(f"the dashboard is at {address}/")
         if not keys:
             click.echo(
                 "no API key exists: only this machine may call, and every user of it may do"
@@ -105,6 +107,7 @@ def serve(  # noqa: PLR0913  # one per option
                 observer=logging.LogObserver(found.redaction),
                 ready=announce,
                 capacity=config.service_limits(settings),
+                pages=Dashboard,
             )
         )
     except server.UnsafeAddressError as error:

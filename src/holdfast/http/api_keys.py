@@ -22,6 +22,9 @@ KIND = "key"
 MAX_AGE = 1.0
 """Seconds until a server reads the keys again: a revocation takes effect within this time."""
 
+PAGE = 1000
+"""Keys that are read at once."""
+
 _TOKEN = re.compile(r"hf_([0-9a-f]{12})_[0-9a-f]{64}", re.ASCII)
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
 
@@ -90,10 +93,11 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
 async def list_keys(store: Store) -> list[ApiKey]:
     """Return every key, also revoked ones, oldest first."""
     found: list[ApiKey] = []
-    after = ""
-    while page := await store.browse(KIND, after=after):
+    after: str | None = ""
+    while after is not None:
+        page = await store.browse(KIND, after=after, limit=PAGE)
         found += map(_read, page)
-        after = page[-1].key
+        after = page[-1].key if len(page) == PAGE else None
     return sorted(found, key=lambda key: (key.created_at, key.id))
 
 
@@ -152,6 +156,10 @@ class ApiKeys:
             return self.is_empty
         key = self._keys.get(key_id)
         return key is not None and key.is_valid(self._store.now())
+
+    def get(self, key_id: str) -> ApiKey | None:
+        """Return a key by its id, valid or not."""
+        return self._keys.get(key_id)
 
     def named(self, secret: str) -> ApiKey | None:
         """Return the key that a secret names, even if the secret is wrong or the key revoked."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
@@ -59,6 +60,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 """Every route of the service."""
 
 
+class PageSite(Protocol):
+    """Serves pages beside the API."""
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
+
+    async def close(self) -> None:
+        """End what it has started."""
+        ...
+
+
+MakePages = Callable[[Service], PageSite]
+
+
 class _Path:
     """All methods of one path."""
 
@@ -104,8 +118,11 @@ def create_app(
     hosts: Sequence[str] = (),
     cors: Sequence[str] = (),
     endpoints: Sequence[Endpoint] = ENDPOINTS,
+    pages: MakePages | None = None,
 ) -> Starlette:
     """Return the service over an app's store, as an ASGI application.
+
+    ``pages`` makes what serves every path that is not the API's.
 
     ``cors`` are the origins whose pages may call it; none by default. The application opens the
     store when it starts and closes it when it stops; ``state.service`` is its ``Service``.
@@ -119,6 +136,7 @@ def create_app(
         capacity=capacity,
     )
     dispatcher = Dispatcher(service, limits)
+    site = pages(service) if pages else None
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -126,9 +144,14 @@ def create_app(
         try:
             yield
         finally:
+            if site is not None:
+                await site.close()
             await service.close()
 
     async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+        if site is not None and not scope["path"].startswith("/api/"):
+            await site(scope, receive, send)
+            return
         await dispatcher.refuse(RequestError("NOT_FOUND", "no such path"), scope, receive, send)
 
     made = Starlette(

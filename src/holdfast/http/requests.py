@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.api.errors import RequestError
 from holdfast.errors import ForbiddenError, UnauthorizedError
-from holdfast.http.api_keys import ApiKeys
+from holdfast.http.api_keys import ApiKey, ApiKeys
 from holdfast.http.capacity import BodyBytes
 from holdfast.http.permissions import LOCAL_CALLER, Caller, Permission
 from holdfast.http.responses import Receive
@@ -79,6 +79,11 @@ def _caller(keys: ApiKeys, given: str) -> Caller:
     key = keys.find(given)
     if key is None:
         raise UnauthorizedError("the API key is unknown, revoked or expired")
+    return caller_of(key)
+
+
+def caller_of(key: ApiKey) -> Caller:
+    """Return the caller that a key stands for."""
     return Caller(
         key_id=key.id,
         name=key.name,
@@ -120,6 +125,11 @@ def check_origin(origins: frozenset[str], headers: Mapping[bytes, bytes]) -> Non
             f"pages of other sites may not change anything, got Origin {origin[:100]!r} and"
             f" Sec-Fetch-Site {site[:100]!r}: name the origin with --cors, or create an API key"
         )
+
+
+def is_local_host(header: bytes) -> bool:
+    """Whether a Host header names this machine."""
+    return is_loopback(_host_name(header))
 
 
 @lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ from holdfast.app import Holdfast
 from holdfast.encryption import require_keys
 from holdfast.errors import HoldfastError
 from holdfast.http.api_keys import list_keys
-from holdfast.http.application import create_app
+from holdfast.http.application import MakePages, create_app
 from holdfast.http.connections import ClientConnections
 from holdfast.http.listener import ForwardedLimit, LimitedServer, make_room_for
 from holdfast.http.requests import RequestLimits, is_loopback
@@ -97,6 +97,7 @@ async def serve(
     observer: Observer,
     ready: Callable[[str, int], None],
     capacity: ServiceLimits | None = None,
+    pages: MakePages | None = None,
 ) -> None:
     """Serve until a signal; call ``ready`` with the address and the number of keys.
 
@@ -114,6 +115,7 @@ async def serve(
                 hosts=address.hosts,
                 cors=address.cors,
                 limits=RequestLimits(arrival=address.limits.body_timeout.total_seconds()),
+                pages=pages,
             )
             service: Service = made.state.service
             server = _Server(service, address, made)
@@ -127,13 +129,15 @@ async def serve(
 
 
 @contextlib.asynccontextmanager
-async def beside(app: Holdfast, address: ListenAddress) -> AsyncIterator[str]:
+async def beside(
+    app: Holdfast, address: ListenAddress, *, pages: MakePages | None = None
+) -> AsyncIterator[str]:
     """Serve an app beside other work on this event loop; yield the address.
 
     OSError when the port is in use. Does not handle signals and runs no maintenance.
     """
     with _listening(address) as sockets:
-        made = create_app(app)
+        made = create_app(app, pages=pages)
         server = _EmbeddedServer(made.state.service, address, made)
         task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets))
         try:

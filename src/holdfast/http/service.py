@@ -65,7 +65,8 @@ class Service:
         self.connections: Sized = ()
         """The open connections; a server that limits them sets it."""
         self._describe = describe
-        self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
+        self._owns_app = True
+        self._views: OrderedDict[tuple[str, str, bool], Operations] = OrderedDict()
         self._declarations: dict[str, Declarations] = {}
         self._names: dict[str, NameQuota] = {}
 
@@ -79,9 +80,26 @@ class Service:
         """The OpenAPI document as HTML."""
         return docs.page(msgspec.json.decode(self.document))
 
+    async def join(self) -> None:
+        """Start beside other work: use the app as it is if someone else has started it."""
+        try:
+            _ = self.app.operations
+        except RuntimeError:
+            await self.start()
+        else:
+            self._owns_app = False
+            await self._prepare()
+
     async def start(self) -> None:
         """Open the store and read the API keys."""
         await self.app.start()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self.app.close()
+            raise
+
+    async def _prepare(self) -> None:
         self.keys = ApiKeys(self.app.store, self.app.clock)
         self.key_watch = KeyWatch(self.keys)
         self.refusals = Refusals(self.app.store, self.observer)
@@ -93,11 +111,7 @@ class Service:
         self._waiter = JobWaiter(self.app.store)
         publisher = Publisher(self.app.store, SERVICE, self.app.clock.now())
         await publisher.publish_profiles(self.app.registry.profiles)
-        try:
-            await self.keys.refresh()
-        except BaseException:
-            await self.app.close()
-            raise
+        await self.keys.refresh()
         self.bulk.start()
 
     async def close(self) -> None:
@@ -110,7 +124,8 @@ class Service:
         await self.refusals.close()
         await self.tail.close()
         await self._waiter.close()
-        await self.app.close()
+        if self._owns_app:
+            await self.app.close()
 
     def stop(self) -> None:
         """End streams and long waits; other requests in progress continue."""
@@ -118,7 +133,7 @@ class Service:
 
     def operations_for(self, caller: Caller) -> Operations:
         """Return the operations on the jobs that a caller may see."""
-        key = (caller.namespace, caller.key_id)
+        key = (caller.namespace, caller.key_id, caller.only_own)
         found = self._views.get(key)
         if found is None:
             store = TenantStore(

@@ -1,0 +1,127 @@
+"""Payloads and results as people read them: collapsible JSON, bounded, with secrets masked.
+
+Numbers stay the text they are stored as: a browser or a float would round large ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.model.status import JobStatus
+from holdfast.observe.redaction import Redaction
+
+MOST_BYTES = 262_144
+"""A larger value is shown as the beginning of its text."""
+MOST_TEXT = 20_000
+"""Characters of one text."""
+MOST_NODES = 2000
+"""Values of one tree."""
+DEEPEST = 30
+
+
+class ShownJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with its payload, for ``format_payload``."""
+
+    job_id: str
+    type: str
+    queue: str
+    tags: Mapping[str, str]
+    payload: object
+
+
+class JsonNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of a tree: an object, an array, or a scalar as text."""
+
+    kind: str
+    """object, array, text, number, word or more."""
+    name: str = ""
+    text: str = ""
+    children: tuple[JsonNode, ...] = ()
+    size: int = 0
+
+
+class ShownValue(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page shows of a value."""
+
+    tree: JsonNode | None = None
+    text: str = ""
+    note: str = ""
+    bytes: int = 0
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def shown_value(value: object, redaction: Redaction) -> ShownValue:
+    """Return a value for a page; ``value`` is undecoded JSON, bytes, or nothing."""
+    if isinstance(value, bytes):
+        return ShownValue(
+            text=value[:200].hex(" "), bytes=len(value), note="bytes, not JSON: the first 200"
+        )
+    data = bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)
+    if len(data) > MOST_BYTES:
+        text = redaction.text(data[:MOST_TEXT].decode("utf-8", "replace"))
+        return ShownValue(text=text, bytes=len(data), note=f"the first {MOST_TEXT:,} characters")
+    try:
+        decoded = json.loads(data, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    except (ValueError, RecursionError):
+        text = redaction.text(data[:MOST_TEXT].decode("utf-8", "replace"))
+        return ShownValue(text=text, bytes=len(data), note="not readable as JSON")
+    return ShownValue(tree=_Tree(redaction).node("", decoded, 0), bytes=len(data))
+
+
+def formatted(job: JobStatus, payload: object, hook: Callable[[ShownJob], str]) -> ShownValue:
+    """Return what a hook makes of a payload."""
+    decoded = msgspec.json.decode(payload) if isinstance(payload, msgspec.Raw) else payload
+    job_id, type_, queue = job.job_id, job.type, job.queue
+    given = ShownJob(job_id=job_id, type=type_, queue=queue, tags=job.tags, payload=decoded)
+    return ShownValue(text=str(hook(given))[:MOST_TEXT])
+
+
+class _Tree:
+    """Builds a tree of at most ``MOST_NODES`` values."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+        self._left = MOST_NODES
+
+    def node(self, name: str, value: Any, depth: int) -> JsonNode:
+        self._left -= 1
+        if isinstance(value, dict | list) and value and depth >= DEEPEST:
+            return JsonNode(kind="more", name=name, text="deeper values are not shown")
+        if isinstance(value, dict):
+            return self._many("object", name, list(value.items()), depth)
+        if isinstance(value, list):
+            items = [(str(at), each) for at, each in enumerate(value)]
+            return self._many("array", name, items, depth)
+        return self._scalar(name, value)
+
+    def _many(self, kind: str, name: str, items: list[tuple[str, Any]], depth: int) -> JsonNode:
+        children: list[JsonNode] = []
+        for key, value in items:
+            if self._left <= 0:
+                text = f"{len(items) - len(children):,} more"
+                children.append(JsonNode(kind="more", text=text))
+                break
+            children.append(self.node(key, value, depth + 1))
+        return JsonNode(kind=kind, name=name, children=tuple(children), size=len(items))
+
+    def _scalar(self, name: str, value: Any) -> JsonNode:
+        if isinstance(value, str):
+            masked = str(self._redaction.fields({name: str(value)})[name])
+            if isinstance(value, _Number) and masked == value:
+                return JsonNode(kind="number", name=name, text=value)
+            cut = masked[:MOST_TEXT]
+            more = (
+                f" … {len(masked) - len(cut):,} more characters" if len(cut) < len(masked) else ""
+            )
+            quoted = json.dumps(cut, ensure_ascii=False) + more
+            return JsonNode(kind="text", name=name, text=quoted)
+        return JsonNode(kind="word", name=name, text=json.dumps(value))

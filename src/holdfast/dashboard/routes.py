@@ -1,0 +1,40 @@
+"""The table of all screens and actions, and the navigation."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.dashboard.screens import bulk, failures, home, job, jobs
+from holdfast.dashboard.visits import Action, ScreenRoute
+
+
+class NavigationItem(msgspec.Struct, frozen=True):
+    """An entry of the navigation."""
+
+    section: str
+    label: str
+    path: str
+    call: str
+    key: str = ""
+    """The letter that leads there, after ``g``."""
+
+
+NAVIGATION = (
+    NavigationItem("failures", "Failures", "failures", "listFailureGroups", "f"),
+    NavigationItem("jobs", "Jobs", "jobs", "listJobs", "j"),
+)
+
+SCREENS: tuple[ScreenRoute, ...] = (
+    *home.SCREENS,
+    *failures.SCREENS,
+    *jobs.SCREENS,
+    *job.SCREENS,
+    *bulk.SCREENS,
+)
+"""Every page."""
+
+ACTIONS: tuple[Action, ...] = (
+    *job.ACTIONS,
+    *bulk.ACTIONS,
+)
+"""Every form that changes something."""

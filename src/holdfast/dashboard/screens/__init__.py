@@ -1,0 +1,1 @@
+"""The screens: one module with view models and actions, and one template each."""

@@ -1,0 +1,231 @@
+"""One job: why it is where it is, what happened to it, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from holdfast.api.jobs import visible_failure, visible_job
+from holdfast.api.responses import AuditEntry
+from holdfast.dashboard.formats import duration, plural
+from holdfast.dashboard.payloads import ShownValue, formatted, shown_value
+from holdfast.dashboard.screens.job_actions import ACTIONS
+from holdfast.dashboard.states import STATES
+from holdfast.dashboard.visits import ScreenRoute, Visit
+from holdfast.errors import StoreError
+from holdfast.http.audit import Audit
+from holdfast.model.job import TERMINAL, State
+from holdfast.model.results import AttemptInfo
+from holdfast.model.status import JobStatus, LogEntry, StateTransition
+from holdfast.operations.explain import Explanation
+from holdfast.operations.graph import JobGraph
+
+MOST_LINES = 1000
+MOST_EDGES = 200
+AUDITED = 300
+"""Entries of the audit log that are searched for those of the job."""
+
+
+class TimelineStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of a job's life, and how long it lasted."""
+
+    edge: StateTransition
+    lasted: timedelta | None
+    """None: it lasts still, or is the end."""
+
+    @property
+    def worker(self) -> str:
+        """The worker of the attempt that began."""
+        return self.edge.worker_id
+
+
+class JobActions(msgspec.Struct, frozen=True, kw_only=True):
+    """What this caller can do with the job in its present state."""
+
+    retry: bool
+    cancel: bool
+    force: bool
+    release: bool
+    delete: bool
+    change: bool
+    copy: bool
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to do."""
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
+    """All about one job."""
+
+    job: JobStatus
+    explanation: Explanation
+    sentence: str
+    has_ended: bool
+    steps: tuple[TimelineStep, ...]
+    course: tuple[tuple[str, float, str], ...]
+    attempts: tuple[AttemptInfo, ...]
+    payload: ShownValue | None
+    payload_hidden: str
+    result: ShownValue | None
+    logs: tuple[LogEntry, ...]
+    logs_left_out: int
+    graph: JobGraph | None
+    audit: tuple[AuditEntry, ...]
+    actions: JobActions
+    total: timedelta
+    waited: timedelta | None
+    ran: timedelta | None
+
+
+async def job(visit: Visit) -> JobPageView:
+    """Return all about one job."""
+    job_id = visit.path["job_id"]
+    operations = visit.operations
+    found = await operations.get(job_id, include_history=True)
+    found = visible_job(found, traces=visit.caller.traces)
+    explanation = await operations.explain(job_id)
+    details = await operations.failure(job_id)
+    details = visible_failure(details, traces=visit.caller.traces)
+    lines = await operations.logs(job_id)
+    now = visit.now
+    history = (found.history or ())[-MOST_EDGES:]
+    steps = _steps(history, now, ended=found.state in TERMINAL)
+    payload, hidden = await _payload(visit, found)
+    return JobPageView(
+        job=found,
+        explanation=explanation,
+        sentence=_sentence(found, explanation.message),
+        has_ended=found.state in TERMINAL,
+        steps=steps,
+        course=_course(steps, now),
+        attempts=tuple(reversed(details.attempts)),
+        payload=payload,
+        payload_hidden=hidden,
+        result=_result(visit, found),
+        logs=tuple(lines[-MOST_LINES:]),
+        logs_left_out=max(0, len(lines) - MOST_LINES),
+        graph=await _graph(visit, found),
+        audit=await _audit(visit, job_id),
+        actions=_actions(visit, found),
+        total=(found.completed_at or now) - found.created_at,
+        waited=_spent(steps, State.SCHEDULED, now),
+        ran=_spent(steps, State.RUNNING, now),
+    )
+
+
+def _sentence(job: JobStatus, message: str) -> str:
+    """Return why the job is where it is, in one sentence."""
+    if job.state not in TERMINAL:
+        return f"{message[:1].upper()}{message[1:]}" + ("" if message.endswith(".") else ".")
+    tries = f"after {plural(job.attempt, 'attempt')}" if job.attempt else "before it ran"
+    why = f": {str(job.failure)[:400]}" if job.failure else "."
+    match job.state:
+        case State.COMPLETED:
+            return f"Completed {tries}."
+        case State.CANCELLED:
+            reason = job.history[-1].reason if job.history else ""
+            return f"Cancelled {tries}" + (f": {reason[:300]}" if reason else ".")
+        case State.DEAD_LETTER:
+            return f"Gave up {tries}{why}"
+        case _:
+            return f"Failed for good {tries}{why}"
+
+
+def _steps(
+    history: Sequence[StateTransition], now: datetime, *, ended: bool
+) -> tuple[TimelineStep, ...]:
+    steps = []
+    for at, edge in enumerate(history):
+        last = at + 1 == len(history)
+        until = None if last and ended else now if last else history[at + 1].timestamp
+        lasted = max(timedelta(0), until - edge.timestamp) if until else None
+        steps.append(TimelineStep(edge=edge, lasted=lasted))
+    return tuple(steps)
+
+
+def _course(steps: Sequence[TimelineStep], now: datetime) -> tuple[tuple[str, float, str], ...]:
+    """Return the parts of the bar over a job's life: tone, seconds and words."""
+    found = []
+    for step in steps:
+        if step.lasted is None:
+            continue
+        look = STATES[step.edge.to_state.value]
+        words = f"{look.label} {duration(step.lasted)}"
+        found.append((look.slug, step.lasted.total_seconds() + 1e-6, words))
+    return tuple(found)
+
+
+def _spent(steps: Sequence[TimelineStep], state: State, now: datetime) -> timedelta | None:
+    spans = [step.lasted for step in steps if step.edge.to_state is state and step.lasted]
+    return sum(spans, timedelta(0)) if spans else None
+
+
+async def _payload(visit: Visit, found: JobStatus) -> tuple[ShownValue | None, str]:
+    """Return the payload, or why it is not shown."""
+    settings = visit.settings
+    if not settings.show_payloads:
+        return None, "This dashboard does not show payloads."
+    if not visit.may("getPayload"):
+        return None, f"A key of role {visit.caller.role} may not read payloads."
+    payload = (await visit.operations.payload(found.job_id)).payload
+    if settings.format_payload is not None:
+        return formatted(found, payload, settings.format_payload), ""
+    return shown_value(payload, visit.service.app.redaction), ""
+
+
+def _result(visit: Visit, found: JobStatus) -> ShownValue | None:
+    result = found.result
+    if result is None or found.state is not State.COMPLETED or not visit.settings.show_payloads:
+        return None
+    return shown_value(result.output, visit.service.app.redaction)
+
+
+async def _graph(visit: Visit, found: JobStatus) -> JobGraph | None:
+    """Return the jobs around this one, if there are any."""
+    made = await visit.operations.graph(found.job_id)
+    return made if made.jobs > 1 else None
+
+
+async def _audit(visit: Visit, job_id: str) -> tuple[AuditEntry, ...]:
+    """Return who changed this job lately; for administrators, as in the API."""
+    if not visit.may("listAudit"):
+        return ()
+    try:
+        entries, _ = await Audit(visit.operations.store).page("", AUDITED)
+    except StoreError:
+        return ()
+    return tuple(each for each in entries if f"/{job_id}" in each.target)
+
+
+def _actions(visit: Visit, found: JobStatus) -> JobActions:
+    live = found.state not in TERMINAL
+    waits = live and found.state is not State.RUNNING
+    return JobActions(
+        retry=visit.may("retryJob") and found.state in (State.FAILED, State.DEAD_LETTER),
+        cancel=visit.may("cancelJob") and live,
+        force=visit.may("cancelJob") and found.state is State.RUNNING,
+        release=visit.may("releaseJob") and found.held and found.state is State.PENDING,
+        delete=visit.may("deleteJob") and not live,
+        change=visit.may("updateJob") and waits,
+        copy=visit.may("submitJob") and visit.may("getPayload") and visit.settings.show_payloads,
+    )
+
+
+SCREENS = (
+    ScreenRoute(
+        path="/jobs/{job_id}",
+        title="Job",
+        template="job.html",
+        call="getJob",
+        view=job,
+        section="jobs",
+        reads=12,
+        one_job=True,
+    ),
+)
+
+__all__ = ["ACTIONS", "SCREENS"]

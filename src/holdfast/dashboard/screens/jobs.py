@@ -1,0 +1,165 @@
+"""The list of jobs: one search box, states with counts, fifty rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+import msgspec
+
+from holdfast.api.jobs import visible_page
+from holdfast.dashboard.replies import WebReply
+from holdfast.dashboard.search import QUALIFIERS, SearchQuery, completions, parse, with_state
+from holdfast.dashboard.states import STATES, StateLook
+from holdfast.dashboard.visits import ScreenRoute, Visit
+from holdfast.errors import NotFoundError, ValidationError
+from holdfast.model.status import JobStatus
+from holdfast.operations.operations import Operations
+from holdfast.store import QueueInfo
+
+ROWS = 50
+
+
+class StateTab(msgspec.Struct, frozen=True, kw_only=True):
+    """A state to choose, with its number of jobs where that is known."""
+
+    label: str
+    look: StateLook | None
+    query: str
+    count: int | None
+    chosen: bool
+
+
+class JobsView(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs."""
+
+    search: SearchQuery
+    tabs: tuple[StateTab, ...]
+    jobs: tuple[JobStatus, ...]
+    total: int
+    exact: bool
+    next_cursor: str | None
+    cursor: str
+    as_of: datetime
+    qualifiers: dict[str, str]
+    is_empty: bool
+    """Whether the store has no jobs at all."""
+
+
+async def known_names(operations: Operations) -> tuple[list[str], list[str]]:
+    """Return the job types and queues that the store knows."""
+    stats = await operations.stats(breakdown_by=["TYPE", "QUEUE"])
+    return list(stats.by_type or {}), list(stats.by_queue or {})
+
+
+async def read_search(visit: Visit, text: str) -> SearchQuery:
+    """Read a search; patterns match what the store knows."""
+    types, queues = await known_names(visit.operations) if "*" in text or text else ([], [])
+    return parse(text, now=visit.now, types=types, queues=queues)
+
+
+async def jobs(visit: Visit) -> JobsView | tuple[str, ...]:
+    """Return a page of jobs, or lead to the one job that was searched for."""
+    text, cursor = visit.asked("q"), visit.asked("cursor")
+    search, as_of = await read_search(visit, text), visit.now
+    queues = await visit.operations.queues() if visit.may("listQueues") else []
+    if search.job_id:
+        try:
+            await visit.operations.job(search.job_id)
+        except NotFoundError:
+            search = msgspec.structs.replace(
+                search, faults=(*search.faults, f"there is no job {search.job_id}")
+            )
+        else:
+            return ("jobs", search.job_id)
+    found: tuple[JobStatus, ...] = ()
+    total, exact, after = 0, True, None
+    if not search.faults:
+        try:
+            page = await visit.operations.search(
+                {**search.filter, "limit": ROWS, "cursor": cursor or None}
+            )
+        except ValidationError as error:
+            faults = tuple(f"{fault.field} {fault.message}" for fault in error.faults)
+            search = msgspec.structs.replace(search, faults=faults)
+        else:
+            page = visible_page(page, traces=visit.caller.traces)
+            found, total, exact = page.jobs, page.total_count, page.total_exact
+            after = page.next_cursor
+    return JobsView(
+        search=search,
+        tabs=_tabs(search, queues, total if not cursor else None),
+        jobs=found,
+        total=total,
+        exact=exact,
+        next_cursor=after,
+        cursor=cursor,
+        as_of=as_of,
+        qualifiers=QUALIFIERS,
+        is_empty=not text and not found and not cursor,
+    )
+
+
+def _tabs(search: SearchQuery, queues: list[QueueInfo], total: int | None) -> tuple[StateTab, ...]:
+    counts = _counts(search, queues)
+    chosen = search.states
+    tabs = [
+        StateTab(
+            label="All",
+            look=None,
+            query=with_state(search.text, ""),
+            count=sum(counts.values()) if counts is not None else total if not chosen else None,
+            chosen=not chosen,
+        )
+    ]
+    for name, look in STATES.items():
+        known = counts[name] if counts is not None else total if chosen == (name,) else None
+        tabs.append(
+            StateTab(
+                label=look.label,
+                look=look,
+                query=with_state(search.text, look.slug),
+                count=known,
+                chosen=name in chosen,
+            )
+        )
+    return tuple(tabs)
+
+
+def _counts(search: SearchQuery, queues: list[QueueInfo]) -> Counter[str] | None:
+    """Return the jobs of each state, where the queues tell: without other filters."""
+    if set(search.filter) - {"states", "queues"} or not queues:
+        return None
+    wanted = set(search.filter.get("queues", ()))
+    counts: Counter[str] = Counter()
+    for queue in queues:
+        if not wanted or queue.name in wanted:
+            counts.update({str(state): number for state, number in queue.counts.items()})
+    return counts
+
+
+MOST_COMPLETED = 12
+
+
+async def complete(visit: Visit) -> WebReply:
+    """Return what the last word of a search can become, from what the store knows."""
+    text = visit.asked("q")
+    types, queues = await known_names(visit.operations) if visit.may("getStats") else ([], [])
+    found = completions(text, types=types, queues=queues)[:MOST_COMPLETED]
+    return WebReply(body=msgspec.json.encode(found), media_type="application/json")
+
+
+SCREENS = (
+    ScreenRoute(
+        path="/complete", title="", template="", call="listJobs", view=complete, live=False
+    ),
+    ScreenRoute(
+        path="/jobs",
+        title="Jobs",
+        template="jobs.html",
+        call="listJobs",
+        view=jobs,
+        section="jobs",
+        reads=4,
+    ),
+)

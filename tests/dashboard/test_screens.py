@@ -1,0 +1,186 @@
+"""What the screens show and what their forms do, without script, over every store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.dashboard.visitor import Guest, failed_job, text_of
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+
+async def test_home_leads_to_the_failures_while_something_failed(any_site: Site) -> None:
+    guest = Guest(any_site)
+
+    quiet = await guest.get("/")
+    await failed_job(any_site)
+    loud = await guest.get("/")
+
+    assert "/jobs" == quiet.headers["location"]
+    assert "/failures" == loud.headers["location"]
+
+
+async def test_operator_gets_from_failures_to_only_those_retried(any_site: Site) -> None:
+    guest = Guest(any_site)
+    wanted = [await failed_job(any_site) for _ in range(3)]
+    other = await failed_job(any_site, code="OTHER", message="quota exceeded")
+    groups = (await any_site.get("/api/v1/failures/groups")).json["groups"]
+    group = next(one["group"] for one in groups if one["code"] == "MAILBOX_UNKNOWN")
+
+    home = await guest.follow(await guest.get("/"))
+    why = await guest.get(f"/failures/{group}")
+    preview = await guest.get(f"/bulk?action=retry&q=group:{group}&to={group}")
+    done = await guest.post(
+        "/bulk/retry", {"q": f"group:{group}", "as_of": _as_of(preview.body.decode())}
+    )
+    after = await guest.follow(done)
+
+    assert "MAILBOX_UNKNOWN" in text_of(home)
+    assert "the server said 550" in text_of(why)
+    assert "Retry 3 jobs" in text_of(preview)
+    assert "3 jobs retried." in text_of(after)
+    for job_id in wanted:
+        assert "SCHEDULED" == (await any_site.get(f"/api/v1/jobs/{job_id}")).json["state"]
+    assert "FAILED" == (await any_site.get(f"/api/v1/jobs/{other}")).json["state"]
+
+
+async def test_jobs_that_fail_after_the_preview_are_not_touched(any_site: Site) -> None:
+    guest = Guest(any_site)
+    await failed_job(any_site)
+    preview = await guest.get("/bulk?action=retry&q=state:failed")
+    late = await failed_job(any_site)
+
+    done = await guest.post(
+        "/bulk/retry", {"q": "state:failed", "as_of": _as_of(preview.body.decode())}
+    )
+
+    assert "1 job retried, 1 job skipped." in text_of(await guest.follow(done))
+    assert "FAILED" == (await any_site.get(f"/api/v1/jobs/{late}")).json["state"]
+
+
+def _as_of(page: str) -> str:
+    return page.split('name="as_of" value="')[1].split('"', maxsplit=1)[0]
+
+
+async def test_job_page_shows_why_and_retries(any_site: Site) -> None:
+    guest = Guest(any_site)
+    job_id = await failed_job(any_site, stack_trace="Traceback: line 7 of mail.py")
+
+    page = await guest.get(f"/jobs/{job_id}")
+    after = await guest.follow(
+        await guest.post(f"/jobs/{job_id}/retry", {"back": f"/jobs/{job_id}"})
+    )
+
+    assert "Failed for good after 1 attempt: MAILBOX_UNKNOWN: the server said 550" in text_of(page)
+    assert "line 7 of mail.py" in text_of(page)
+    assert "The job runs again." in text_of(after)
+    assert "Ready" in text_of(after)
+
+
+async def test_waiting_job_can_be_cancelled_with_a_reason(any_site: Site) -> None:
+    guest = Guest(any_site)
+    job_id = await any_site.submit("report", delay=3600)
+    await guest.get(f"/jobs/{job_id}")
+
+    after = await guest.follow(
+        await guest.post(
+            f"/jobs/{job_id}/cancel", {"reason": "not needed", "back": f"/jobs/{job_id}"}
+        )
+    )
+
+    assert "The job is cancelled." in text_of(after)
+    assert "not needed" in text_of(after)
+
+
+async def test_priority_of_a_waiting_job_changes(any_site: Site) -> None:
+    guest = Guest(any_site)
+    job_id = await any_site.submit("report", delay=3600)
+    await guest.get(f"/jobs/{job_id}")
+
+    await guest.post(f"/jobs/{job_id}/update", {"priority": "HIGH"})
+
+    assert "HIGH" == (await any_site.get(f"/api/v1/jobs/{job_id}")).json["priority"]
+
+
+async def test_search_finds_by_state_type_pattern_and_tag(any_site: Site) -> None:
+    guest = Guest(any_site)
+    mine = await any_site.submit("email.send", tags={"tenant": "acme"})
+    await any_site.submit("email.send", tags={"tenant": "other"})
+    await any_site.submit("report")
+
+    page = await guest.get("/jobs?q=state:ready+type:email.*+tag.tenant:acme")
+
+    assert mine[-8:] in text_of(page)
+    assert "1 of 1" in text_of(page)
+    assert "report" not in text_of(page)
+
+
+async def test_search_for_an_id_leads_to_the_job(any_site: Site) -> None:
+    job_id = await any_site.submit("report")
+
+    reply = await Guest(any_site).get(f"/jobs?q={job_id}")
+
+    assert f"/jobs/{job_id}" == reply.headers["location"]
+
+
+async def test_wrong_search_says_what_is_known(guest: Guest) -> None:
+    page = await guest.get("/jobs?q=colour:red+state:purple")
+
+    assert "colour: is not a qualifier; known are state, type" in text_of(page)
+    assert "state: does not take 'purple'" in text_of(page)
+
+
+async def test_pages_of_fifty_rows_follow_each_other(any_site: Site) -> None:
+    guest = Guest(any_site)
+    for _ in range(60):
+        await any_site.submit("report")
+
+    first = (await guest.get("/jobs")).body.decode()
+    older = first.split('rel="next" href="')[1].split('"')[0].replace("&amp;", "&")
+    second = (await guest.get(older)).body.decode()
+
+    assert 50 == first.count("data-row")
+    assert 10 == second.count("data-row")
+
+
+async def test_empty_pages_teach(guest: Guest) -> None:
+    assert "await send_email.submit" in text_of(await guest.get("/jobs"))
+    assert "No job failed in this time" in text_of(await guest.get("/failures"))
+
+
+async def test_unknown_job_group_and_page_are_404_pages(guest: Guest) -> None:
+    for path in ("/jobs/none", "/failures/none", "/nothing/here", "/bulk?action=explode"):
+        reply = await guest.get(path)
+        assert 404 == reply.status
+        assert "Not here" in text_of(reply)
+
+
+async def test_unknown_paths_of_the_api_stay_json(site: Site) -> None:
+    reply = await site.get("/api/v1/nothing")
+
+    assert "NOT_FOUND" == reply.code
+
+
+async def test_wrong_delay_is_said_on_the_page(site: Site, guest: Guest) -> None:
+    job_id = await failed_job(site)
+    await guest.get(f"/jobs/{job_id}")
+
+    reply = await guest.post(f"/jobs/{job_id}/retry", {"delay": "soon", "back": f"/jobs/{job_id}"})
+
+    assert "delay must be like 30s, 15m or 2h, got 'soon'" in text_of(await guest.follow(reply))
+
+
+async def test_ids_with_slashes_and_spaces_have_a_page(site: Site, guest: Guest) -> None:
+    reply = await guest.get("/jobs/a%2Fb%20c")
+
+    assert 404 == reply.status
+    assert "a/b c" in text_of(reply)
+
+
+async def test_completion_offers_what_the_store_knows(site: Site, guest: Guest) -> None:
+    await site.submit("email.send")
+
+    assert ["type:email.send"] == (await guest.get("/complete?q=type:em")).json
+    assert "state:failed" in (await guest.get("/complete?q=state:fa")).json
+    assert "priority:" in (await guest.get("/complete?q=pri")).json

@@ -38,6 +38,7 @@ if typing.TYPE_CHECKING:
     from holdfast.model.status import JobStatus
     from holdfast.model.submission import Submission
     from holdfast.observe.current import CurrentJob, current_job
+    from holdfast.observe.records import JobLogFilter
     from holdfast.store import LimitRule
     from holdfast.tasks.context import JobContext, SyncJobContext
     from holdfast.tasks.depends import Depends
@@ -52,6 +53,7 @@ _MODULES = {
     "client": ("Client", "SyncClient"),
     "tasks.context": ("JobContext", "SyncJobContext"),
     "observe.current": ("CurrentJob", "current_job"),
+    "observe.records": ("JobLogFilter",),
     "tasks.depends": ("Depends",),
     "tasks.middleware": ("AttemptCall", "AttemptOutcome", "Middleware"),
     "tasks.schedule": ("MissedRuns",),
@@ -103,6 +105,7 @@ __all__ = [
     "JobCancelledError",
     "JobContext",
     "JobFailedError",
+    "JobLogFilter",
     "JobStatus",
     "LimitRule",
     "Limits",

@@ -18,6 +18,7 @@ from holdfast.store import Claim, Store
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.announcer import Announcer
 from holdfast.worker.channel import Notes, WorkerChannel
+from holdfast.worker.embedding import Embedded
 from holdfast.worker.executor import perform, perform_damaged, system_failure
 from holdfast.worker.heartbeat import SHORT_LEASE, HeartbeatThread
 from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded
@@ -47,13 +48,13 @@ FINAL_WRITES = 1.0
 """How long a stopping worker waits for interrupted handlers and unwritten outcomes, in seconds."""
 
 
-class Worker:
+class Worker(Embedded):
     """Runs the tasks of an app.
 
     ``queues`` are served in the order given, or, as a mapping to weights, each first in
     proportion to its weight. ``slots`` jobs run at once. ``grace`` is how long a graceful
     stop lets running jobs finish before they return to the queue. ``listener`` is informed
-    which leases the worker holds.
+    which leases the worker holds. ``async with Worker(app):`` runs it beside other code.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Worker:
         name: str | None = None,
         listener: LeaseListener | None = None,
     ) -> None:
+        super().__init__()
         self.id = name or f"{HOST}-{os.getpid()}-{app.randomness.token()[:8]}"
         self._app = app
         self._weights = queues if isinstance(queues, Mapping) else None
@@ -151,6 +153,7 @@ class Worker:
             if self._with_maintenance:
                 tasks.append(group.create_task(self._maintenance().run()))
             self._observer.emit("worker.started", worker=self.id, queues=self._queues)
+            self.is_ready.set()
             if self._reports and self._listener is None:
                 await report_other_queues(store, self._queues, self._types, self._observer)
             try:

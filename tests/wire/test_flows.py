@@ -12,6 +12,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
+from holdfast.store import Claim
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -173,6 +174,32 @@ async def test_parent_that_fails_through_its_child_is_kept_as_its_own_option_req
 
     assert seen[0] == seen[1]
     assert is_kept is seen[0]["kept"]
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("option", "state"),
+    [
+        ("failParentOnFailure", State.FAILED),
+        ("continueParentOnFailure", State.RUNNING),
+        ("ignoreDependencyOnFailure", State.RUNNING),
+        ("removeDependencyOnFailure", State.RUNNING),
+    ],
+)
+async def test_parent_is_released_and_claimed_by_the_claim_that_fails_its_stalled_child(
+    side: Side, peer: Peer, raw: Redis, prefix: str, option: str, state: State
+) -> None:
+    made = await peer.ask("flow", tree=tree({"name": "a", "opts": {option: True}}))
+    child, parent = made["children"][0]["id"], f"par:{made['id']}"
+    await raw.hset(f"{prefix}:kid:{child}", "defa", "job stalled more than allowable limit")
+
+    want = Claim(queues=("kid", "par"), limit=2, worker="python", token="token")
+    claimed = await side.store.claim(want)
+
+    assert state is (await side.get(parent)).state
+    if state is State.RUNNING:
+        assert [parent] == [job.id for job in claimed]
+        assert State.COMPLETED is (await side.complete(claimed[0])).state
 
 
 @pytest.mark.req("B-1")

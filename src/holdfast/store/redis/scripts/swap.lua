@@ -250,7 +250,6 @@ local function main()
   for _, c in ipairs(cmsgpack.unpack(ARGV[7])) do
     if c.ids then complete(c) else answers[#answers + 1] = change(c) end
   end
-  for _, q in pairs(open_queues) do write_buffers(q) end
   reconcile_moved()
   flush()
   return answers

@@ -284,8 +284,10 @@ catch_up = function(q)
   if seen ~= '0-0' and ms(first) > ms(seen) then call('HSETNX', shared .. 'sweeps', q.name, '0:0') end
 end
 
--- Reconcile the jobs that this call has moved by the rules of BullMQ.
+-- Reconcile the jobs that this call has moved by the rules of BullMQ. Their places are read, so what
+-- is still buffered is written first: the call may have claimed or ended such a job, too.
 local function reconcile_moved()
+  for _, q in pairs(open_queues) do write_buffers(q) end
   for _, q in pairs(open_queues) do
     for _, id in ipairs(q.moved or {}) do reconcile(q, id) end
     q.moved = nil

@@ -61,6 +61,14 @@ async def whole_anything(payload: Any) -> object:
     return payload
 
 
+async def whole_mapping(payload: dict[str, object]) -> object:
+    return payload
+
+
+async def any_values(values: list[object], maybe: object | None) -> object:
+    return [values, maybe]
+
+
 async def whole_model(payload: Box) -> object:
     return payload.width * 2
 
@@ -120,6 +128,8 @@ async def unannotated(a, b=2):  # type: ignore[no-untyped-def]  # users write th
         (whole_text, "hi", "HI"),
         (whole_bytes, b"\x00\xff", "00ff"),
         (whole_anything, [1, {"a": None}], [1, {"a": None}]),
+        (whole_mapping, {"a": [1, None]}, {"a": [1, None]}),
+        (any_values, {"values": [1, {"a": 2}], "maybe": "x"}, [[1, {"a": 2}], "x"]),
         (whole_model, {"width": 4}, 8),
         (
             models,

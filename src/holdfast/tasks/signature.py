@@ -181,7 +181,9 @@ def _return_type(function: Callable[..., object]) -> Any:
 
 
 def _decode_custom(kind: type, value: object) -> object:
-    """Decode into what msgspec does not know: paths and models."""
+    """Decode into what msgspec does not know: paths, models, and ``object``, which is any value."""
+    if kind is object:
+        return value
     if issubclass(kind, PurePath):
         if not isinstance(value, str):
             raise ValueError(f"Expected `str`, got `{type(value).__name__}`")

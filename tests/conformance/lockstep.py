@@ -224,9 +224,10 @@ class Lockstep(Pair):
         notes = [
             JobNote(fence=fence(claim), progress=Progress(7, "p", now), checkpoint=b"c"),
             JobNote(fence=fence(claim), log=LogLine(now, "info", "line", claim.attempt)),
+            JobNote(fence=fence(claim), payload=b'{"step":2}'),
         ]
         kept = self.both(lambda store: store.note(notes))
-        self.saw("note is refused", when=kept == [False, False])
+        self.saw("note is refused", when=kept == [False, False, False])
 
     @rule(who=anyone, decision=st.sampled_from(ANY_TIME))
     def operate(self, who: int, decision: str) -> None:

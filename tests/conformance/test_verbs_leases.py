@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.model.job import LogLine, Progress
+from holdfast.model.job import Encoding, LogLine, Progress
 from holdfast.store import EventKind, Fence, JobNote, Renewal
 from holdfast.store.contract import MAX_LOG_LINES
 from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
@@ -143,6 +144,31 @@ async def test_note_of_one_thing_leaves_the_others(hand: Hand, running: Job) -> 
 
     stored = await hand.get(running)
     assert (progress, b"") == (stored.progress, stored.checkpoint)
+
+
+async def test_note_of_a_payload_replaces_it_for_the_next_attempt(hand: Hand, running: Job) -> None:
+    await hand.note(running, payload=b'{"step":1}')
+
+    await hand.note(running, payload='{"step":"zwölf"}'.encode())
+
+    stored = await hand.get(running)
+    assert replace(running, payload='{"step":"zwölf"}'.encode()) == stored
+    failed = await hand.fail(running)
+    assert failed.due_at is not None
+    hand.clock.set(failed.due_at)
+    await hand.store.promote(MANY)
+    (again,) = await hand.claim()
+    assert ('{"step":"zwölf"}'.encode(), 2) == (again.payload, again.attempt)
+
+
+async def test_note_of_bytes_replaces_a_payload_of_bytes(hand: Hand) -> None:
+    running = await hand.run("b", payload=b"\x00")
+
+    await hand.note(running, payload=b"\x00\xff", encoding=Encoding.BYTES)
+
+    assert b"\x00\xff" == (await hand.get(running)).payload
+    completed = await hand.complete(running)
+    assert b"\x00\xff" == (await hand.get(completed)).payload
 
 
 @pytest.mark.req("A-6")

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import Fault, PermanentError
+from holdfast.errors import Fault, PermanentError, ValidationError
+from holdfast.model.acceptance import accept
 from holdfast.model.job import Encoding
 from holdfast.model.payload import (
     BYTES_KEY,
@@ -37,8 +38,10 @@ from holdfast.model.payload import (
     payload_digest,
     result_text,
     size_fault,
+    updated_payload,
 )
 from holdfast.model.policy import MEBIBYTE
+from holdfast.model.submission import Submission
 
 pytestmark = pytest.mark.req("M-12")
 
@@ -530,3 +533,38 @@ def test_large_json_is_checked_without_stopping_other_threads() -> None:
     watcher.join()
 
     assert max(pauses) < 0.2  # decoding it takes 0.7 s; the machine may be busy
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "stored"),
+    [({"a": 1}, {"step": 2}, b'{"step":2}'), (b"\x00", bytearray(b"\xff"), b"\xff")],
+)
+def test_updated_payload_has_the_encoding_of_the_job(
+    before: object, value: object, stored: bytes
+) -> None:
+    job = accept(
+        Submission(type="t", payload=before), job_id="a", now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+
+    assert stored == updated_payload(job, value)
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "message"),
+    [
+        ({"a": 1}, b"x", "must be JSON, as it was before"),
+        (b"\x00", {"a": 1}, "must be bytes, as it was before"),
+        ({"a": 1}, float("nan"), "must not hold NaN or Infinity"),
+    ],
+)
+def test_payload_that_a_job_cannot_have_is_no_update(
+    before: object, value: object, message: str
+) -> None:
+    job = accept(
+        Submission(type="t", payload=before), job_id="a", now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+
+    with pytest.raises(ValidationError) as refused:
+        updated_payload(job, value)
+
+    assert [("payload", message)] == [(each.field, each.message) for each in refused.value.faults]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Holdfast, JobContext
+from holdfast import Holdfast, JobContext, TemporaryError
 from holdfast.model.job import Job, State
 from tests.waiting import eventually
 from tests.worker.rig import working
@@ -56,6 +56,34 @@ async def test_data_that_node_updates_reaches_a_python_handler(side: Side, peer:
 
     (taken,) = await side.take()
     assert b'{"step":2}' == taken.payload
+
+
+@pytest.mark.parametrize("maker", ["node", "python"])
+async def test_step_that_python_stores_reaches_a_node_worker(
+    side: Side, peer: Peer, valkey_server: Valkey, prefix: str, maker: str
+) -> None:
+    """BullMQ: process step jobs, which keep the step in the data."""
+    app = Holdfast(f"{valkey_server.url}?prefix={prefix}")
+    ran = asyncio.Event()
+
+    @app.handler("q")
+    async def first(ctx: JobContext, payload: dict[str, object]) -> None:
+        await ctx.update_payload({**payload, "step": "second"})
+        ran.set()
+        raise TemporaryError("the rest is for another worker", retry_after=1, uses_attempt=False)
+
+    if maker == "node":
+        made = f"q:{await peer.ask('add', queue='q', job='steps', data={'step': 'first'})}"
+    else:
+        made = (await side.add("steps", {"step": "first"})).id
+    async with working(app, queues=["q"]):
+        await asyncio.wait_for(ran.wait(), 10)
+        await side.becomes(made, State.RETRYING)
+    await peer.ask("work", queue="q")
+
+    (started,) = await peer.until("started")
+    assert {"step": "second"} == started["data"]
+    await side.becomes(made, State.COMPLETED)
 
 
 async def test_delay_that_node_changes_counts(side: Side, peer: Peer) -> None:

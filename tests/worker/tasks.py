@@ -104,6 +104,7 @@ def context(ctx: SyncJobContext, value: int) -> dict[str, object]:
     ctx.report_progress(40, "on the way")
     ctx.log("info", "hello", answer=42)
     ctx.checkpoint({"value": value})
+    ctx.update_payload({"value": value + 1})
     child = ctx.spawn("process.echo", {"value": value}, key="only", delay=timedelta(hours=1))
     again = ctx.spawn("process.echo", {"value": value}, key="only", delay=timedelta(hours=1))
     refused = ""

@@ -124,10 +124,11 @@ async def test_rolled_back_block_leaves_the_job_to_its_handler(
     [
         lambda ctx: ctx.spawn("other", {}),
         lambda ctx: ctx.checkpoint(1),
+        lambda ctx: ctx.update_payload(None),
         lambda ctx: ctx.report_progress(100),
         lambda ctx: ctx.log("INFO", "late"),
     ],
-    ids=["spawn", "checkpoint", "report_progress", "log"],
+    ids=["spawn", "checkpoint", "update_payload", "report_progress", "log"],
 )
 @pytest.mark.usefixtures("table")
 async def test_nothing_more_is_written_for_a_completed_job(

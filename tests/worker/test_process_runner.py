@@ -170,7 +170,7 @@ async def test_the_context_of_a_child_reaches_the_store(app: Holdfast) -> None:
     assert ("INFO", "hello", {"answer": "42"}) == (line.level, line.message, line.fields)
     (stored,) = await app.store.get([job.job_id])
     assert stored is not None
-    assert b'{"value":3}' == stored.checkpoint
+    assert (b'{"value":3}', b'{"value":4}') == (stored.checkpoint, stored.payload)
 
 
 @pytest.mark.req("A-18", "M-9")

@@ -14,6 +14,7 @@ from holdfast import (
     State,
     SyncJobContext,
     TemporaryError,
+    ValidationError,
 )
 from holdfast.model.job import Event
 from holdfast.store import MemoryStore
@@ -157,6 +158,61 @@ async def test_a_checkpoint_survives_to_the_next_attempt(app: Holdfast, kind: st
         status = await app.wait(job.job_id, timeout=10)
 
     assert {"page": 7} == status.output
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+async def test_an_updated_payload_reaches_the_next_attempt_and_every_reader(
+    app: Holdfast, kind: str
+) -> None:
+    @app.task("coroutine", max_attempts=2, backoff=at_once)
+    async def coroutine(ctx: JobContext, step: int) -> int:
+        if ctx.attempt == 1:
+            await ctx.update_payload({"step": step + 1})
+            raise ValueError("half way")
+        return step
+
+    @app.task("thread", max_attempts=2, backoff=at_once)
+    def thread(ctx: SyncJobContext, step: int) -> int:
+        if ctx.attempt == 1:
+            ctx.update_payload({"step": step + 1})
+            raise ValueError("half way")
+        return step
+
+    async with working(app):
+        job = await app.submit(kind, {"step": 7})
+        status = await app.wait(job.job_id, timeout=10)
+        (stored,) = await app.store.get([job.job_id])
+
+    assert 8 == status.output
+    assert stored is not None
+    assert b'{"step":8}' == stored.payload
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        (b"bytes", "must be JSON, as it was before"),
+        ({"x": float("nan")}, "must not hold NaN"),
+        ({"x": "y" * 2**20}, "exceeds limit of 1048576 bytes"),
+    ],
+)
+async def test_a_payload_that_cannot_be_submitted_is_no_update(
+    app: Holdfast, payload: object, text: str
+) -> None:
+    @app.task("update", max_attempts=1)
+    async def update(ctx: JobContext, step: int) -> str:
+        with pytest.raises(ValidationError) as refused:
+            await ctx.update_payload(payload)
+        return str(refused.value)
+
+    async with working(app):
+        job = await app.submit("update", {"step": 1})
+        status = await app.wait(job.job_id, timeout=10)
+        (stored,) = await app.store.get([job.job_id])
+
+    assert text in str(status.output)
+    assert stored is not None
+    assert b'{"step":1}' == stored.payload
 
 
 async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) -> None:

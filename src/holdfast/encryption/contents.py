@@ -75,12 +75,13 @@ class Contents:
         )
 
     def encrypt_note(self, note: JobNote) -> JobNote:
-        """Encrypt progress, checkpoint and log line of a running job."""
+        """Encrypt progress, checkpoint, log line and payload of a running job."""
         job_id = note.fence.job_id
         return replace(
             note,
             progress=note.progress and self._encrypt_progress(note.progress, job_id),
             checkpoint=self._encrypt_bytes(note.checkpoint, f"{job_id} checkpoint"),
+            payload=self._encrypt_bytes(note.payload, f"{job_id} payload"),
             log=note.log and self.encrypt_line(note.log, job_id),
         )
 

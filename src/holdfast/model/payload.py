@@ -21,8 +21,8 @@ from typing import NoReturn, cast
 
 import msgspec
 
-from holdfast.errors import Fault, PermanentError
-from holdfast.model.job import Encoding
+from holdfast.errors import Fault, PermanentError, ValidationError
+from holdfast.model.job import Encoding, Job
 from holdfast.model.policy import MEBIBYTE
 from holdfast.model.reserved import RESERVED
 
@@ -81,6 +81,18 @@ def encode(value: object, limit: int | None = None) -> tuple[bytes, Encoding]:
     if isinstance(value, msgspec.Raw):
         check_json(data)
     return data, encoding
+
+
+def updated_payload(job: Job, value: object) -> bytes:
+    """Return the bytes of a new payload for a job; ``ValidationError`` when it cannot have it."""
+    try:
+        data, encoding = encode(value)
+    except PayloadError as error:
+        raise ValidationError([error.fault("payload")]) from None
+    if encoding is not job.encoding:
+        kind = "JSON" if job.encoding is Encoding.JSON else "bytes"
+        raise ValidationError([Fault("payload", "INVALID", f"must be {kind}, as it was before")])
+    return data
 
 
 def encode_json(value: object) -> bytes:

@@ -17,7 +17,7 @@ from holdfast.model.acceptance import (
     plain_job,
 )
 from holdfast.model.job import Job
-from holdfast.model.payload import raw_size
+from holdfast.model.payload import raw_size, size_fault
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
     BatchResult,
@@ -156,6 +156,12 @@ class Submitter:
         added = await self._spawns.add(job, fence)
         self.admission.settle(counted, [job], [added])
         return self._result(job, added).job_id
+
+    def fitting(self, job: Job) -> Job:
+        """Return the job; ``ValidationError`` when its payload is larger than one may be."""
+        if fault := size_fault(len(job.payload), self._limits.payload_bytes):
+            raise ValidationError([fault])
+        return self.admission.checked(job)
 
     async def submit_batch(
         self, submissions: Sequence[Submission], *, atomic: bool, connection: object = None

@@ -186,11 +186,11 @@ class Store(Protocol):
         ...
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
-        """Write progress, checkpoints and log lines of RUNNING jobs under their token.
+        """Write progress, checkpoints, log lines and payloads of RUNNING jobs under their token.
 
         False: the lease is not the newest and nothing of that note was written. Progress is
-        also an event. Log lines beyond the newest ``MAX_LOG_LINES`` are deleted. The
-        revision does not change.
+        also an event. Log lines beyond the newest ``MAX_LOG_LINES`` are deleted. A payload
+        has the job's encoding. The revision does not change.
         """
         ...
 

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.model.job import (
     CancelRequest,
+    Encoding,
     Failure,
     FailureCategory,
     Job,
@@ -136,12 +137,15 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 class JobNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress, checkpoint or log line of a running job, written under its lease."""
+    """Progress, checkpoint, log line or new payload of a running job, written under its lease."""
 
     fence: Fence
     progress: Progress | None = None
     checkpoint: bytes | None = None
     log: LogLine | None = None
+    payload: bytes | None = None
+    encoding: Encoding = Encoding.JSON
+    """The encoding of the payload, which is that of the job."""
 
 
 class JobExport(msgspec.Struct, frozen=True):

@@ -25,11 +25,12 @@ from holdfast.errors import (
 from holdfast.model.children import ChildJob, checked_kind, must_wait
 from holdfast.model.job import (
     DependencyKind,
+    Encoding,
     Job,
     LogLine,
     Progress,
 )
-from holdfast.model.payload import clean, decode_result, encode
+from holdfast.model.payload import clean, decode_result, encode, updated_payload
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.tasks.job_view import ContextView, Signals
 from holdfast.tasks.spawning import BoundTask, check_key, child_of, received
@@ -52,35 +53,33 @@ class Channel(Protocol):
 
     def now(self) -> datetime:
         """Return the store's time."""
-        ...
 
     async def progress(self, progress: Progress) -> None:
         """Record the newest progress; may be written a moment later."""
-        ...
 
     async def checkpoint(self, data: bytes) -> bool:
         """Write a checkpoint; False when the lease is lost."""
-        ...
+
+    async def update_payload(self, data: bytes) -> bool:
+        """Replace the payload, in the job's encoding; False when the lease is lost.
+
+        Raises ``ValidationError`` when it is larger than a new job's may be.
+        """
 
     async def log(self, line: LogLine) -> None:
         """Record a log line; may be written a moment later."""
-        ...
 
     async def spawn(self, submission: Submission, key: str | None) -> str:
         """Submit a child under the lease and return its id."""
-        ...
 
     async def spawn_prepared(self, submission: Submission, key: str | None) -> str:
         """Submit a child that the middleware has seen already."""
-        ...
 
     async def results(self) -> dict[str, bytes | None]:
         """Return the results of the jobs this one waited for, by id."""
-        ...
 
     async def children(self) -> list[ChildJob]:
         """Return the jobs that this one has spawned, with their results as stored."""
-        ...
 
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False
@@ -89,7 +88,6 @@ class Channel(Protocol):
 
         ``blocking``: its connection is used in another thread.
         """
-        ...
 
 
 class JobContext(ContextView):
@@ -121,6 +119,18 @@ class JobContext(ContextView):
         self._job = msgspec.structs.replace(self._job, checkpoint=data)
         if self._signals.cancel is not None:
             raise JobCancelledError(self.job_id, self._signals.cancel.reason)
+
+    async def update_payload(self, payload: object) -> None:
+        """Replace the payload of the job: the next attempt, and every reader, receives this one.
+
+        The arguments of this attempt stay. A payload of bytes stays one of bytes, and JSON stays
+        JSON. On Redis it is BullMQ's ``updateData``. Raises ``ValidationError`` for a payload
+        that cannot be submitted, and ``StaleLeaseError`` when the lease is lost.
+        """
+        data = updated_payload(self._job, payload)
+        if self._signals.lease_lost or not await self._channel.update_payload(data):
+            raise StaleLeaseError(self.job_id)
+        self._job = msgspec.structs.replace(self._job, payload=data)
 
     @overload
     async def spawn(
@@ -238,6 +248,13 @@ class SyncJobContext(ContextView):
         data, _ = encode(state)
         self._call("checkpoint", data)
         self._job = msgspec.structs.replace(self._job, checkpoint=data)
+
+    def update_payload(self, payload: object) -> None:
+        """Replace the payload of the job; see ``JobContext.update_payload``."""
+        data = updated_payload(self._job, payload)
+        self._call(
+            "update_payload", data if self._job.encoding is Encoding.BYTES else msgspec.Raw(data)
+        )
 
     @overload
     def spawn(

@@ -47,6 +47,7 @@ class InlineChannel:
         self._randomness = randomness
         self.progressed: list[Progress] = []
         self.checkpoints: list[bytes] = []
+        self.payloads: list[bytes] = []
         self.lines: list[LogLine] = []
         self.spawned: list[InlineSpawn] = []
         self._keys: dict[tuple[str, str], Job] = {}
@@ -69,6 +70,12 @@ class InlineChannel:
         held = self.holds()
         if held:
             self.checkpoints.append(data)
+        return held
+
+    async def update_payload(self, data: bytes) -> bool:
+        held = self.holds()
+        if held:
+            self.payloads.append(data)
         return held
 
     async def log(self, line: LogLine) -> None:

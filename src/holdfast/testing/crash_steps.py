@@ -90,6 +90,13 @@ class SteppingChannel:
         self._steps.reach(after)
         return saved
 
+    async def update_payload(self, data: bytes) -> bool:
+        before, after = self._steps.before_and_after("update_payload")
+        self._steps.reach(before)
+        saved = await self._channel.update_payload(data)
+        self._steps.reach(after)
+        return saved
+
     async def log(self, line: LogLine) -> None:
         before, after = self._steps.before_and_after("log")
         self._steps.reach(before)

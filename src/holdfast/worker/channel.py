@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from holdfast.errors import PermanentError
 from holdfast.model import lifecycle
 from holdfast.model.children import ChildJob, child_job
@@ -22,7 +24,7 @@ from holdfast.worker.run import Run
 
 
 class Notes:
-    """Progress, checkpoints and log lines of all running jobs, written in groups."""
+    """Progress, checkpoints, log lines and payloads of all running jobs, written in groups."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,9 +66,7 @@ def _newest_progress_only(notes: Sequence[JobNote]) -> list[JobNote]:
     """Keep only the newest progress of a job that reports faster than the store writes."""
     last = {note.fence: i for i, note in enumerate(notes) if note.progress is not None}
     return [
-        note
-        if note.progress is None or last[note.fence] == i
-        else JobNote(fence=note.fence, checkpoint=note.checkpoint, log=note.log)
+        note if note.progress is None or last[note.fence] == i else replace(note, progress=None)
         for i, note in enumerate(notes)
     ]
 
@@ -99,6 +99,12 @@ class WorkerChannel:
     async def checkpoint(self, data: bytes) -> bool:
         self._must_be_open()
         note = JobNote(fence=self._run.fence, checkpoint=data)
+        return await self._submitter.persist(lambda: self._notes.keep(note))
+
+    async def update_payload(self, data: bytes) -> bool:
+        self._must_be_open()
+        job = self._submitter.fitting(replace(self._run.job, payload=data))
+        note = JobNote(fence=self._run.fence, payload=data, encoding=job.encoding)
         return await self._submitter.persist(lambda: self._notes.keep(note))
 
     async def log(self, line: LogLine) -> None:

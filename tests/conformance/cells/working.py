@@ -152,6 +152,7 @@ def _note_cell(fence: str) -> None:
         return [
             await world.store.note([JobNote(fence=f, progress=progress) for f in fences]),
             await world.store.note([JobNote(fence=f, checkpoint=b"", log=line) for f in fences]),
+            await world.store.note([JobNote(fence=f, payload=b"[7]") for f in fences]),
         ]
 
 

@@ -221,8 +221,8 @@ class MemoryStore(RecordTable):
             job = replace(job, progress=note.progress)
             self._tables.emit(job, note.progress)
             self._notify()
-        if note.checkpoint is not None:
-            job = replace(job, checkpoint=note.checkpoint)
+        given = {"checkpoint": note.checkpoint, "payload": note.payload}
+        job = replace(job, **{name: value for name, value in given.items() if value is not None})
         if note.log is not None:
             lines = self._tables.logs[job.id]
             lines.append(note.log)

@@ -75,7 +75,7 @@ async def extend(state: StoreState, fences: Sequence[Fence]) -> list[Renewal]:
 
 
 async def note(state: StoreState, notes: Sequence[JobNote]) -> list[bool]:
-    """Write progress, checkpoints and log lines; see ``Store.note``."""
+    """Write progress, checkpoints, log lines and payloads; see ``Store.note``."""
     if not notes:
         return []
     rows = await state.run(
@@ -87,6 +87,7 @@ async def note(state: StoreState, notes: Sequence[JobNote]) -> list[bool]:
             "at": Moments([note.progress.at if note.progress else None for note in notes]),
             "checkpoint": Blobs([note.checkpoint for note in notes]),
             "log": Documents([document(note.log) for note in notes]),
+            "payload": Blobs([note.payload for note in notes]),
             "kept": MAX_LOG_LINES,
         },
     )

@@ -51,13 +51,19 @@ def new_fields(job: Job) -> HashFields:
 def size_fault(job: Job) -> Fault | None:
     """Return the fault of a job whose data and options are too large; see M-12."""
     options = sum(len(value) for value in shared_fields(job) if isinstance(value, str))
-    size = len(_data(job)) + len(_json(_options(job))) + options
+    data = payload_data(job.payload, job.encoding)
+    size = len(data) + len(_json(_options(job))) + options
     return payload.size_fault(size, LARGEST_JOB)
 
 
 def data_value(job: Job) -> msgspec.Raw:
     """Return a job's payload as BullMQ's data."""
-    return as_string(_data(job))
+    return as_string(payload_data(job.payload, job.encoding))
+
+
+def payload_data(payload: bytes, encoding: Encoding) -> bytes:
+    """Return a payload as JSON, because Node parses every payload: bytes become a string."""
+    return payload if encoding is Encoding.JSON else b'"%s"' % base64.b64encode(payload)
 
 
 def options_around_id(job: Job) -> tuple[str, str]:
@@ -198,13 +204,6 @@ def is_json(data: bytes) -> bool:
 
 def _json(value: object) -> str:
     return _encode(value).decode()
-
-
-def _data(job: Job) -> bytes:
-    """Return the payload as JSON, because Node parses every payload: bytes become a string."""
-    if job.encoding is Encoding.JSON:
-        return job.payload
-    return b'"%s"' % base64.b64encode(job.payload)
 
 
 _NODE_BACKOFF = {BackoffKind.CONSTANT: "fixed", BackoffKind.LINEAR: "fixed"}

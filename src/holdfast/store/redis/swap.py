@@ -42,7 +42,7 @@ async def extend(session: RedisSession, fences: Sequence[Fence]) -> list[Renewal
 
 
 async def note(session: RedisSession, notes: Sequence[JobNote]) -> list[bool]:
-    """Keep progress, checkpoints and log lines; see ``Store.note``."""
+    """Keep progress, checkpoints, log lines and payloads; see ``Store.note``."""
     answers = await session.call(
         "note", MAX_LOG_LINES, pack([_note_params(each) for each in notes])
     )
@@ -204,4 +204,6 @@ def _note_params(note: JobNote) -> Params:
         params["point"] = encode.as_string(note.checkpoint)
     if note.log is not None:
         params["line"] = encode.log_row(note.log)
+    if note.payload is not None:
+        params["data"] = encode.as_string(encode.payload_data(note.payload, note.encoding))
     return params

@@ -281,7 +281,7 @@ def _extend(tx: Transaction, fence: Fence) -> Renewal:
 
 
 def note(tx: Transaction, notes: Sequence[JobNote]) -> list[bool]:
-    """Write progress, checkpoints and log lines; see ``Store.note``."""
+    """Write progress, checkpoints, log lines and payloads; see ``Store.note``."""
     return [_note(tx, each) for each in notes]
 
 
@@ -297,6 +297,8 @@ def _note(tx: Transaction, note: JobNote) -> bool:
         tx.journal([progress_row(tx.number, seq, note.progress)])
     if note.checkpoint is not None:
         tx.execute(statement("checkpoint"), (seq, note.checkpoint))
+    if note.payload is not None:
+        tx.execute(statement("payload"), (seq, note.payload))
     if note.log is not None:
         tx.execute(statement("add_log"), log_row(seq, note.log))
         tx.execute(statement("trim_log"), (seq, MAX_LOG_LINES))

@@ -55,6 +55,7 @@ from holdfast.worker.runners.protocol import (
     SpawnJob,
     Unframer,
     Up,
+    UpdatePayload,
     Work,
     WriteLog,
     frame,
@@ -89,6 +90,9 @@ class RemoteChannel:
 
     async def checkpoint(self, data: bytes) -> bool:
         return await self._request(KeepCheckpoint(data)) is True
+
+    async def update_payload(self, data: bytes) -> bool:
+        return await self._request(UpdatePayload(data)) is True
 
     async def log(self, line: LogLine) -> None:
         await self._request(WriteLog(line))

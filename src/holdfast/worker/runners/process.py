@@ -14,6 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.model.job import Encoding
 from holdfast.model.submission import Submission
 from holdfast.observe import Observer
+from holdfast.tasks.context import Channel
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.executor import system_failure
 from holdfast.worker.outcomes import Outcome
@@ -24,6 +25,7 @@ from holdfast.worker.runners.protocol import (
     Answer,
     Done,
     KeepCheckpoint,
+    Notice,
     Question,
     ReadChildren,
     ReadResults,
@@ -31,6 +33,7 @@ from holdfast.worker.runners.protocol import (
     ReportProgress,
     Signal,
     SpawnJob,
+    UpdatePayload,
     Work,
     WriteLog,
     wire_error,
@@ -118,14 +121,8 @@ async def _reply(run: Run, question: Question) -> Reply:
 
 async def _answer(run: Run, question: Question) -> Answer:
     match question:
-        case ReportProgress(progress):
-            await run.channel().progress(progress)
-            return None
-        case WriteLog(line):
-            await run.channel().log(line)
-            return None
-        case KeepCheckpoint(data):
-            return await run.channel().checkpoint(data)
+        case ReportProgress() | WriteLog() | KeepCheckpoint() | UpdatePayload():
+            return await _write(run.channel(), question)
         case SpawnJob(data, encoding, key, fields):
             payload = data if encoding is Encoding.BYTES else msgspec.Raw(data)
             submission = Submission(payload=payload, **fields)  # type: ignore[arg-type]  # checked there
@@ -134,3 +131,16 @@ async def _answer(run: Run, question: Question) -> Answer:
             return await run.channel().results()
         case ReadChildren():
             return await run.channel().children()
+
+
+async def _write(channel: Channel, notice: Notice) -> Answer:
+    match notice:
+        case ReportProgress(progress):
+            await channel.progress(progress)
+        case WriteLog(line):
+            await channel.log(line)
+        case KeepCheckpoint(data):
+            return await channel.checkpoint(data)
+        case UpdatePayload(data):
+            return await channel.update_payload(data)
+    return None

@@ -107,6 +107,12 @@ class KeepCheckpoint(msgspec.Struct, frozen=True, tag=True):
     data: bytes
 
 
+class UpdatePayload(msgspec.Struct, frozen=True, tag=True):
+    """The handler replaces the payload of its job."""
+
+    data: bytes
+
+
 class SpawnJob(msgspec.Struct, frozen=True, tag=True):
     """The handler submits a child job."""
 
@@ -132,7 +138,9 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     leaving: bool
 
 
-Question = ReportProgress | WriteLog | KeepCheckpoint | SpawnJob | ReadResults | ReadChildren
+Notice = ReportProgress | WriteLog | KeepCheckpoint | UpdatePayload
+"""What is written about the job."""
+Question = Notice | SpawnJob | ReadResults | ReadChildren
 ChildMessage = Up | Broken | Done | Question
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,16 +1,16 @@
--- note: RUNNING stays RUNNING, with progress, checkpoint or log lines
--- id text[]  token text[]  progress text[]  at timestamptz[]  checkpoint bytea[]  log text[],
--- null where there is none; kept integer: log lines to keep per job
+-- note: RUNNING stays RUNNING, with progress, checkpoint, log lines or a new payload
+-- id text[]  token text[]  progress text[]  at timestamptz[]  checkpoint bytea[]  log text[]
+-- payload bytea[], null where there is none; kept integer: log lines to keep per job
 -- returns the position of each note whose lease is still the newest
 WITH requested AS MATERIALIZED (
-    SELECT n.token, n.progress, n.at, n.checkpoint, n.log, n.position, b.number
+    SELECT n.token, n.progress, n.at, n.checkpoint, n.log, n.payload, n.position, b.number
     FROM unnest(
         %(id)s::text[], %(token)s::text[], %(progress)s::text[], %(at)s::timestamptz[],
-        %(checkpoint)s::bytea[], %(log)s::text[]
-    ) WITH ORDINALITY AS n (id, token, progress, at, checkpoint, log, position)
+        %(checkpoint)s::bytea[], %(log)s::text[], %(payload)s::bytea[]
+    ) WITH ORDINALITY AS n (id, token, progress, at, checkpoint, log, payload, position)
     JOIN {schema}.body b ON b.id = n.id
 ), held AS MATERIALIZED (
-    SELECT n.progress, n.at, n.checkpoint, n.log, n.position, j.number, j.attempt,
+    SELECT n.progress, n.at, n.checkpoint, n.log, n.payload, n.position, j.number, j.attempt,
         j.lease_version, j.lease_worker
     FROM requested n JOIN {schema}.job j ON j.number = n.number
     WHERE (j.state = 'RUNNING') IS TRUE AND j.lease_token = n.token
@@ -28,6 +28,13 @@ WITH requested AS MATERIALIZED (
     SET progress = coalesce(newest.progress::json, j.progress),
         checkpoint = coalesce(newest.checkpoint, j.checkpoint)
     FROM newest WHERE j.number = newest.number
+), rewritten AS (
+    UPDATE {schema}.body b SET payload = given.payload
+    FROM (
+        SELECT DISTINCT ON (number) number, payload FROM held
+        WHERE payload IS NOT NULL ORDER BY number, position DESC
+    ) AS given
+    WHERE b.number = given.number
 ), recorded AS (
     INSERT INTO {schema}.journal (job, at, attempt, lease_version, reason, worker, progress)
     SELECT number, at, attempt, lease_version, '', lease_worker, progress::json

@@ -1,6 +1,6 @@
--- note: stores progress, checkpoints and log lines of RUNNING jobs under their token.
+-- note: stores progress, checkpoints, log lines and payloads of RUNNING jobs under their token.
 -- edges: none
--- ARGV[7] log lines kept; ARGV[8] msgpack: a list of {id, token, progress, wire, point, line}
+-- ARGV[7] log lines kept; ARGV[8] msgpack: a list of {id, token, progress, wire, point, line, data}
 -- returns: per note 1 or 0
 -- needs: base queue job links forget flow sync
 -- BullMQ's keepLogs decides for its own jobs; 0 keeps all, as there.
@@ -20,6 +20,7 @@ for i, n in ipairs(cmsgpack.unpack(ARGV[8])) do
       emit(j.q, 'progress', 'jobId', j.id, 'data', n.wire)
     end
     if n.point then call('HSET', j.key, 'hf:cp', n.point) end
+    if n.data then call('HSET', j.key, 'data', n.data) end
     if n.line then
       call('RPUSH', j.key .. ':logs', n.line)
       call('LTRIM', j.key .. ':logs', -lines_kept(j), -1)

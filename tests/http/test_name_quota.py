@@ -86,6 +86,7 @@ async def test_every_way_to_a_new_name_counts(any_site: Site) -> None:
             "resume": await site.post(f"{API}/queues/q3/resume", {}, key=key),
             "ageing": await site.post(f"{API}/queues/q3/ageing", {"interval": "PT1M"}, key=key),
             "update": await site.call("PATCH", job, {"tags": {"k3": "x"}}, key=key),
+            "limit": await site.post(f"{API}/limits/queue%3Aq3", {"rate": 1}, key=key),
         }
         spawned = await site.post(
             f"{job}/spawn", {**token, "job": {**child, "queue": "q2"}}, key=key

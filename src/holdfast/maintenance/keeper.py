@@ -30,9 +30,8 @@ class Keeper:
             for queue in await end_pauses(self._within(namespace)):
                 name = f"{namespace}/{queue}" if namespace else queue
                 self._observer.emit("queue.resumed", queue=name, reason="its pause has ended")
-        if self._looks % RESTORE_EVERY == 0:
-            for namespace in [ns for kind, _, ns in kinds if kind == LIMIT_OVERRIDES]:
-                await restore_overrides(self._within(namespace))
+        if self._looks % RESTORE_EVERY == 0 and (LIMIT_OVERRIDES, "", "") in kinds:
+            await restore_overrides(self._store)
         self._looks += 1
         return EVERY
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -10,9 +11,9 @@ import msgspec
 class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
     """Why a queue is paused, since when and by whom, and when it resumes by itself."""
 
-    at: datetime
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
     reason: str = ""
-    until: datetime | None = None
+    until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     """None: until it is resumed."""
     by: str = ""
 

@@ -54,6 +54,10 @@ class ControlOnStore:
         per: Span = timedelta(seconds=1),
     ) -> LimitInfo:
         """Set a limit at run time."""
+        kind, name = limits.name_in(scope)
+        names = {"queue": name} if kind == "queue" else {"type_": name}
+        limits.check_scope(self.store, scope)
+        await self._submitter.admission.admit_names(**names)
         return await limits.set_limit(
             self.store, scope, concurrency=concurrency, rate=rate, per=per
         )

@@ -107,9 +107,10 @@ async def failure_groups(store: Store, window: timedelta) -> FailureGroups:
     newest, first = minute_of(now) // minutes, minute_of(now - window) // minutes
     prefix = "m/" if minutes == 1 else "h/"
     books = [
-        (int(record.key.split("/")[1]), _entries(record))
+        (number, _entries(record))
         for kind in await _kinds(store)
         for record in await _browse(store, kind, prefix, f"{prefix}{first:010d}")
+        for number in readable([record.key], lambda key: int(key.split("/")[1]))
     ]
     groups = summed(books, first=first, steps=newest - first + 1)
     since = datetime.fromtimestamp(first * minutes * 60, UTC)

@@ -2,7 +2,7 @@
 
 The limit in force is the store's own, so workers follow at once. What the code declares and the
 override are kept beside it: a worker that starts does not undo an override, and when it is lifted,
-the declaration applies again.
+the declaration applies again. A namespace does not change what was set from outside of it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,25 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, ForbiddenError, StoreUnavailableError, ValidationError
 from holdfast.model.reserved import LIMIT_DECLARATIONS, LIMIT_OVERRIDES
+from holdfast.model.submission import BULLMQ_NAME_RULE, TYPE_RULE
 from holdfast.model.times import Span, parse_duration, shown
+from holdfast.operations.quarantine import set_aside
 from holdfast.store import LimitRule, Record, RecordWrite, Store
 from holdfast.store.damage import readable
+from holdfast.store.namespaces import DIVIDER
 from holdfast.store.tenants import TenantStore
 
-SCOPE_RULE = re.compile(r"(queue|task|key):[^\x00]{1,256}", re.DOTALL)
+SCOPE_RULE = re.compile(r"(?P<kind>queue|task|key):(?P<name>.{1,1200})", re.DOTALL)
 MOST = 1_000_000
+
+
+class LimitOverride(LimitRule, frozen=True, kw_only=True):
+    """A limit that was set at run time, as the store keeps it under its scope."""
+
+    namespace: str = ""
+    """The namespace whose operator set it; empty: an operator of the whole store."""
 
 
 class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,21 +80,37 @@ async def set_limit(
     per: Span = timedelta(seconds=1),
 ) -> LimitInfo:
     """Set a limit; it holds until it is lifted, whatever the code declares."""
-    _check_scope(store, scope)
+    check_scope(store, scope)
     rule = _rule(concurrency, rate, per)
-    await _keep(store, LIMIT_OVERRIDES, scope, rule)
+    await _must_be_own(store, scope)
+    await _keep(store, LIMIT_OVERRIDES, scope, _override(rule, _namespace(store)))
     await store.limit(scope, rule)
     return await _state(store, scope, rule)
 
 
 async def lift_limit(store: Store, scope: str) -> LimitInfo | None:
     """Lift a limit that was set at run time; return what the code declares, if it does."""
-    _check_scope(store, scope)
+    check_scope(store, scope)
+    await _must_be_own(store, scope)
     await store.keep([RecordWrite(kind=LIMIT_OVERRIDES, key=scope, data=None)])
     (record,) = await store.records(LIMIT_DECLARATIONS, [scope])
     declared = next(iter(readable([record] if record else [], _decoded)), None)
     await store.limit(scope, declared[1] if declared else None)
     return await _state(store, scope, declared[1]) if declared else None
+
+
+async def _must_be_own(store: Store, scope: str) -> None:
+    """ForbiddenError when a namespace would change a limit that was set from outside of it."""
+    (record,) = await store.records(LIMIT_OVERRIDES, [scope])
+    if record is None or not (namespace := _namespace(store)):
+        return
+    override = next(iter(readable([record.data], _overrides.decode)), None)
+    if override is not None and override.namespace != namespace:
+        raise ForbiddenError(f"{scope!r:.140} was limited by an operator of the whole store")
+
+
+def _namespace(store: Store) -> str:
+    return store.namespace if isinstance(store, TenantStore) else ""
 
 
 async def declare_limits(store: Store, rules: Mapping[str, LimitRule]) -> None:
@@ -110,7 +136,12 @@ async def restore_overrides(store: Store) -> int:
     in_force = {state.scope: state.rule for state in await store.limits()}
     undone = {s: rule for s, rule in overrides.items() if in_force.get(s) != rule}
     for scope, rule in undone.items():
-        await store.limit(scope, rule)
+        try:
+            await store.limit(scope, rule)
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the others are restored
+            await set_aside(store, f"limit {scope}", error)
     return len(undone)
 
 
@@ -133,16 +164,46 @@ async def _keep(store: Store, kind: str, scope: str, rule: LimitRule) -> None:
     await store.keep([RecordWrite(kind=kind, key=scope, data=data)])
 
 
+def _override(rule: LimitRule, namespace: str) -> LimitOverride:
+    return LimitOverride(
+        concurrency=rule.concurrency, rate=rule.rate, per=rule.per, namespace=namespace
+    )
+
+
+_overrides = msgspec.json.Decoder(LimitOverride)
+
+
 def _decoded(record: Record) -> tuple[str, LimitRule]:
-    return record.key, msgspec.json.decode(record.data, type=LimitRule)
+    """Return a scope and its rule; an error when no caller could have set it."""
+    if not SCOPE_RULE.fullmatch(record.key):
+        raise ValueError("not a scope")
+    rule = msgspec.json.decode(record.data, type=LimitRule)
+    return record.key, _rule(rule.concurrency, rule.rate, rule.per)
 
 
-def _check_scope(store: Store, scope: object) -> None:
+def name_in(scope: str) -> tuple[str, str]:
+    """Return what a scope limits, ``queue``, ``task`` or ``key``, and its name."""
+    kind, _, name = scope.partition(":")
+    return kind, name
+
+
+def check_scope(store: Store, scope: object) -> None:
+    """ValidationError when a store has no such scope, or a namespace may not limit it."""
     if not isinstance(scope, str) or not SCOPE_RULE.fullmatch(scope):
         message = f"must be queue:NAME, task:TYPE or key:TYPE, got {shown(scope)}"
         raise ValidationError([Fault("scope", "INVALID", message)])
-    if isinstance(store, TenantStore) and store.namespace and not scope.startswith("queue:"):
+    if _namespace(store) and not scope.startswith("queue:"):
         message = "must be queue:NAME in a namespace: types span namespaces"
+        raise ValidationError([Fault("scope", "INVALID", message)])
+    kind, name = name_in(scope)
+    any_name = store.capabilities.bullmq_names
+    rule = BULLMQ_NAME_RULE if any_name else TYPE_RULE
+    if kind == "queue":
+        rule = store.capabilities.queue_rule
+        if not isinstance(store, TenantStore):  # the whole store has all namespaces
+            name = name.partition(DIVIDER)[2] if DIVIDER in name else name
+    if not rule.fullmatch(name):
+        message = f"must name a {kind} that matches {rule.pattern}, got {shown(name)}"
         raise ValidationError([Fault("scope", "INVALID", message)])
 
 

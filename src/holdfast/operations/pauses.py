@@ -8,11 +8,12 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, StoreUnavailableError, ValidationError
 from holdfast.model.payload import clean
 from holdfast.model.queues import QueuePause
 from holdfast.model.reserved import QUEUE_PAUSES
 from holdfast.model.times import Moment, format_timestamp, parse_timestamp
+from holdfast.operations.quarantine import set_aside
 from holdfast.store import QueueInfo, Record, RecordWrite, Store
 from holdfast.store.damage import readable
 
@@ -31,9 +32,10 @@ async def pause(
     made = QueuePause(
         at=now, reason=clean(str(reason), LONGEST_REASON), until=end, by=clean(str(by), 100)
     )
-    await store.configure(queue, {"paused": True})
+    # The record first: a process that dies in between leaves no pause without its end.
     data = msgspec.json.encode(made)
     await store.keep([RecordWrite(kind=QUEUE_PAUSES, key=queue, data=data)])
+    await store.configure(queue, {"paused": True})
     return made
 
 
@@ -63,11 +65,22 @@ async def end_pauses(store: Store) -> list[str]:
     while page := await store.browse(QUEUE_PAUSES, after=after):
         for record in page:
             for queue, each in readable([record], _decoded):
-                if each.until is not None and each.until <= now:
-                    await _end(store, record)
+                if each.until is not None and each.until <= now and await _ended(store, record):
                     ended.append(queue)
         after = page[-1].key
     return ended
+
+
+async def _ended(store: Store, record: Record) -> bool:
+    """End a pause; one that cannot be ended is set aside, and the others end."""
+    try:
+        await _end(store, record)
+    except StoreUnavailableError:
+        raise
+    except Exception as error:  # noqa: BLE001  # such as a queue with a damaged key
+        await set_aside(store, f"pause of queue {record.key}", error)
+        return False
+    return True
 
 
 async def _end(store: Store, record: Record) -> None:

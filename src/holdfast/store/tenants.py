@@ -25,6 +25,7 @@ from holdfast.store.contract import Store
 from holdfast.store.damage import readable
 from holdfast.store.namespaces import is_within
 from holdfast.store.proxy import StoreProxy
+from holdfast.store.record_names import QUEUE, RecordNames
 from holdfast.store.values import (
     Added,
     Change,
@@ -51,7 +52,6 @@ from holdfast.store.values import (
 
 OWNER = "holdfast:owner"
 NAMESPACE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
-_QUEUE = "queue:"
 
 
 class TenantStore(StoreProxy):
@@ -67,6 +67,7 @@ class TenantStore(StoreProxy):
         super().__init__(store)
         self.namespace = namespace
         self._prefix = f"{namespace}/" if namespace else ""
+        self._names = RecordNames(namespace)
         mark = hashlib.blake2b(namespace.encode(), digest_size=6).hexdigest()
         self._mark = f"{mark}." if namespace else ""
         """The prefix of cursors of this namespace."""
@@ -134,9 +135,6 @@ class TenantStore(StoreProxy):
         """
         view = f"{self.namespace}/{self._owner}" if self._only_own else self.namespace
         return f"{type_}@{view}" if view or "@" in type_ else type_
-
-    def _kind(self, kind: str) -> str:
-        return f"{kind}@{self.namespace}" if self.namespace else kind
 
     def _queues(self, requested: Sequence[str]) -> tuple[str, ...]:
         """Return the stored names of queues."""
@@ -340,20 +338,20 @@ class TenantStore(StoreProxy):
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
         """Limit a queue of this namespace; in one with a name, refuse scopes that span several."""
-        if not scope.startswith(_QUEUE):
+        if not scope.startswith(QUEUE):
             if not self.namespace:
                 await self._inner.limit(scope, rule)
                 return
             raise ValueError(f"scope must be queue:NAME in a namespace, got {scope!r:.60}")
-        await self._inner.limit(_QUEUE + self._prefix + scope.removeprefix(_QUEUE), rule)
+        await self._inner.limit(QUEUE + self._prefix + scope.removeprefix(QUEUE), rule)
 
     async def limits(self) -> list[LimitState]:
         states = await self._inner.limits()
-        names = [(s, s.scope.removeprefix(_QUEUE)) for s in states if s.scope.startswith(_QUEUE)]
-        own = [replace(s, scope=_QUEUE + self.shown(q)) for s, q in names if self.within(q)]
+        names = [(s, s.scope.removeprefix(QUEUE)) for s in states if s.scope.startswith(QUEUE)]
+        own = [replace(s, scope=QUEUE + self.shown(q)) for s, q in names if self.within(q)]
         if self.namespace:
             return own
-        shared = [s for s in states if not s.scope.startswith(_QUEUE)]
+        shared = [s for s in states if not s.scope.startswith(QUEUE)]
         return sorted([*own, *shared], key=lambda state: state.scope)
 
     async def queues(self, namespace: str | None = None) -> list[QueueInfo]:
@@ -366,11 +364,12 @@ class TenantStore(StoreProxy):
         return []
 
     async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
-        return await self._inner.keep([replace(w, kind=self._kind(w.kind)) for w in writes])
+        return await self._inner.keep([self._names.write(write) for write in writes])
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
-        found = await self._inner.records(self._kind(kind), keys)
-        return [replace(r, kind=kind) if r else None for r in found]
+        stored = [self._names.key(kind, key) for key in keys]
+        found = await self._inner.records(self._names.kind(kind), stored)
+        return [self._names.shown(r, kind) if r else None for r in found]
 
     async def kinds(self) -> list[str]:
         """Return the kinds of this namespace; without a name, those of no other namespace."""
@@ -383,10 +382,12 @@ class TenantStore(StoreProxy):
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
+        names = self._names
+        prefix, after = names.key(kind, prefix), after and names.key(kind, after)
         found = await self._inner.browse(
-            self._kind(kind), prefix=prefix, after=after, limit=limit, last=last
+            names.kind(kind), prefix=prefix, after=after, limit=limit, last=last
         )
-        return [replace(record, kind=kind) for record in found]
+        return [names.shown(record, kind) for record in found]
 
 
 def _worker(lock: NamedLock) -> tuple[NamedLock, WorkerInfo]:

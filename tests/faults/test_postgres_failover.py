@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
-from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
+from holdfast.store.postgres import PostgresSettings, PostgresStore, listener
 from tests.conformance.hand import make
 from tests.proxy import Proxy
 from tests.servers import Postgres
@@ -99,8 +99,8 @@ async def test_listener_switches_to_the_new_primary(
     new: Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
-    monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
+    monkeypatch.setattr(listener, "PROBE_EVERY", 0.1)
+    monkeypatch.setattr(listener, "RECONNECT_AFTER", 0.01)
     assert await state_of(store).wake.is_notified()
 
     await _take_over(proxy, old, new)

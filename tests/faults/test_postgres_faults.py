@@ -21,7 +21,7 @@ from holdfast.operations.batcher import with_retries
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import AddStatus, Change, Claim, Fence
-from holdfast.store.postgres import PostgresSettings, PostgresStore, connection, wake
+from holdfast.store.postgres import PostgresSettings, PostgresStore, connection, listener, wake
 from holdfast.store.postgres.pool import RETURN_EVERY
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -344,9 +344,9 @@ async def test_idle_connections_that_were_cut_are_replaced_without_an_error(
 async def test_silently_dead_listener_reconnects(
     store: PostgresStore, behind: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
-    monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
-    monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
+    monkeypatch.setattr(listener, "PROBE_EVERY", 0.1)
+    monkeypatch.setattr(listener, "PROBE_WITHIN", 0.2)
+    monkeypatch.setattr(listener, "RECONNECT_AFTER", 0.01)
     listening = state_of(behind).wake.listening
     assert await state_of(behind).wake.is_notified()
     proxy.reset()

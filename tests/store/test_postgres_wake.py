@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "wake"
-LISTENERS = f"SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN \"holdfast_{SCHEMA}\"'"
+LISTENERS = f"""
+SELECT count(*) FROM pg_stat_activity
+WHERE query = 'LISTEN "holdfast_{SCHEMA}"' OR query LIKE 'SELECT pg_try_advisory%"{SCHEMA}"%'
+"""
 
 
 @pytest.fixture

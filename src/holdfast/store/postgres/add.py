@@ -31,8 +31,9 @@ from holdfast.store.postgres.links import (
 from holdfast.store.postgres.params import add_one_params, add_params, literal
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import document
-from holdfast.store.postgres.state import StoreState, queues_of
+from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.swap import write as write_changes
+from holdfast.store.postgres.wake import arrivals_in, arrivals_of
 from holdfast.store.values import Added, AddStatus, Change, Fence, JobExport
 
 Key = tuple[str, str]
@@ -69,7 +70,7 @@ async def add(
     await state.refresh()  # a process that only submits calls nothing else
     if fence is None and _is_plain(jobs):
         added = await _write_plain(state.pool, jobs)
-        state.wake.notify(queues_of(jobs))
+        state.wake.notify(arrivals_of(jobs))
         return added
     if fence is None and not atomic:
         added = await _write_each(state.pool, jobs, state.now())
@@ -78,7 +79,7 @@ async def add(
             lambda session: _write(session, jobs, atomic=atomic, fence=fence, now=state.now())
         )
     # Also for jobs that wait for others: claims skipped those while they were locked.
-    state.wake.notify({job.queue for job in jobs})
+    state.wake.notify(arrivals_in(jobs))
     return added
 
 
@@ -87,7 +88,7 @@ async def adopt(state: StoreState, exports: Sequence[JobExport]) -> list[bool]:
     written = await state.pool.atomically(
         lambda session: _write_exports(session, exports, state.now())
     )
-    state.wake.notify(queues_of([export.job for export in exports]))
+    state.wake.notify(arrivals_of([export.job for export in exports]))
     new = dict.fromkeys(written, True)
     return [new.pop(export.job.id, False) for export in exports]
 

@@ -26,6 +26,7 @@ from holdfast.store.postgres.links import parent_rows
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.statements import Statement, statement
+from holdfast.store.postgres.wake import arrivals_in
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
@@ -47,7 +48,7 @@ async def notify_on_commit(
     state: StoreState, session: StatementRunner, jobs: Sequence[Job]
 ) -> None:
     """Wake workers once the caller's transaction commits; refuse a connection elsewhere."""
-    notice = state.wake.notice({job.queue for job in jobs})
+    notice = state.wake.notice(arrivals_in(jobs))
     for _, *server in await session.run("notify_on_commit", notice):
         if isinstance(server[0], bytes):
             raise StoreError("connection must have the client encoding UTF8")

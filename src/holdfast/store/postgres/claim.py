@@ -37,11 +37,14 @@ async def claim(state: StoreState, want: Claim) -> list[Job]:
         return []
     await state.refresh()
     claiming = Claiming(state, want)
+    state.wake.claim_begins()
     try:
         await claiming.run()
     except HoldfastError:
         if not claiming.rows:  # jobs that it has must not wait for the end of their leases
             raise
+    finally:
+        state.wake.claim_ended(want, len(claiming.rows))
     rows = claiming.rows
     if not rows and state.rule_reading.is_due:
         state.limits.rules = set(await state.rule_reading.run(read_rules(state.pool)))

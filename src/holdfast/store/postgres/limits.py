@@ -26,7 +26,7 @@ async def configure(state: StoreState, queue: str, settings: Mapping[str, object
         "ageing": seconds(ageing) if isinstance(ageing, timedelta) else None,
     }
     await state.run("configure", params)
-    state.wake.notify({queue})
+    state.wake.notify_all(queue)
 
 
 async def limit(state: StoreState, scope: str, rule: LimitRule | None) -> None:
@@ -42,7 +42,7 @@ async def limit(state: StoreState, scope: str, rule: LimitRule | None) -> None:
         }
         await state.run("rule_set", params)
         state.limits.rules |= {scope}
-    state.wake.notify({EVERY_QUEUE})
+    state.wake.notify_all(EVERY_QUEUE)
 
 
 async def limits(state: StoreState) -> list[LimitState]:

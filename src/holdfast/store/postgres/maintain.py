@@ -27,13 +27,14 @@ TRIM_BATCH = 5_000
 async def promote(state: StoreState, limit: int) -> Promoted:
     """Make due jobs ready; see ``Store.promote``."""
     override = state.clock.override
+    state.wake.promotes()
     rows = await state.run("promote", {"limit": limit, "now": override})
     if state.ageing.is_due:
         aged = state.run("age", {"limit": AGE_BATCH, "now": override})
         if await state.ageing.run(aged):
             state.positions.reset()
     ((later, has_pending),) = await state.run("next_due", {})
-    state.wake.notify({queue for (queue,) in rows})
+    state.wake.notify([(queue, type_, False) for queue, type_ in rows])
     await _fold(state)
     has_dependents = await _link_all_pending(state) if limit and has_pending else False
     return Promoted(len(rows), later, has_dependents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from holdfast.model.job import Job, State
@@ -17,16 +17,13 @@ from holdfast.store.postgres.migrate import adopt_restored
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.settings import PostgresSettings
-from holdfast.store.postgres.wake import Wake
+from holdfast.store.postgres.wake import Arrival, Wake, arrivals_of
 from holdfast.store.values import Change
 
 RULES_EVERY = 1.0
 """Seconds between two times at which a claim without jobs reads which limits there are."""
 FOLD_EVERY = 1.0
 """Seconds between two times at which counters are summed up."""
-
-WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
-"""States in which a job is work for a worker, now or later."""
 
 
 class StoreState:
@@ -79,14 +76,11 @@ class StoreState:
             self.clock.advance_to(max(job.updated_at for job in jobs))
         return jobs
 
-    def woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
-        """Return the queues in which written changes may have made room or work."""
+    def woken(self, changes: Sequence[Change], written: Collection[int]) -> list[Arrival]:
+        """Return what written changes are for workers: jobs, or room under a limit for others."""
         done = [changes[n] for n in written]
-        return {
-            change.after.queue
-            for change in done
-            if self._makes_room(change) or change.after.state in WAKING
-        }
+        room = [(each.after.queue, "", False) for each in done if self._makes_room(each)]
+        return room + arrivals_of([each.after for each in done])
 
     def _makes_room(self, change: Change) -> bool:
         before = change.before
@@ -119,8 +113,3 @@ class StoreState:
             message = "restored jobs could not be adopted, trying again"
             context = {"message": message, "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
-
-
-def queues_of(jobs: Iterable[Job]) -> set[str]:
-    """Return the queues in which these jobs can run, now or when they are due."""
-    return {job.queue for job in jobs if job.state in WAKING}

@@ -10,7 +10,7 @@ import msgspec
 
 _PARAMETER = re.compile(r"%\((\w+)\)s(?:::(\w+(?:\[\])?))?")
 _NAME = re.compile(r"%\((\w+)\)s")
-_INCLUDE = re.compile(r"\{(columns|brief|failed|candidates)\}")
+_INCLUDE = re.compile(r"\{(columns|brief|failed|candidates|waiting)\}")
 
 
 _OIDS = {

@@ -26,6 +26,7 @@ from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.settings import PostgresSettings
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.swap import lease_mark, terminate, write_run
+from holdfast.store.postgres.wake import Arrival
 from holdfast.store.values import Change, Fence
 
 BorrowedConnection = psycopg.AsyncConnection[Row] | psycopg.Connection[Row]
@@ -165,8 +166,8 @@ def borrowed_connection(connection: Connection, *, blocking: bool) -> Iterator[B
 
 async def _settle(
     state: StoreState, session: PostgresSession, fence: Fence, decide: Callable[[Job], Job]
-) -> set[str]:
-    """Write the outcome that ``decide`` returns; return the queues to wake."""
+) -> list[Arrival]:
+    """Write the outcome that ``decide`` returns; return what arrives for workers."""
     timeout = str(int(state.pool.limit * 1000))
     ((mark, role, *_),) = await session.run("settle", {"timeout": timeout})
     if mark != lease_mark(fence):

@@ -1,6 +1,6 @@
 -- promote: DELAYED, RETRYING -> SCHEDULED
 -- limit integer  now timestamptz, null for the server's own
--- returns the queue of each job that became ready
+-- returns the queue and type of each job that became ready
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), found AS MATERIALIZED (
@@ -38,4 +38,4 @@ WITH clock AS MATERIALIZED (
     SELECT NULL::integer, queue, type, priority, 'SCHEDULED', 0, count(*), 0
     FROM moved GROUP BY queue, type, priority
 )
-SELECT queue FROM moved
+SELECT queue, type FROM moved

@@ -62,7 +62,7 @@ class Hand:
         self.connection = connect(location)
         connection.prepare(self.connection, location)
         self.now = 1_767_225_600_000_000
-        (self.number,) = self.connection.execute(statement("newest_number")).fetchone()
+        self.number, _ = self.connection.execute(statement("newest_number")).fetchone()
 
     def submit(self, payloads: list[bytes]) -> None:
         """Write new jobs in one transaction."""

@@ -154,6 +154,8 @@ def _same_body(node: Method) -> list[str]:
     body = [ast.unparse(statement) for statement in node.body[1:]]
     run = "_run" if isinstance(node, ast.AsyncFunctionDef) else "_iterate"
     called = re.compile(r"(?:await )?self\.operations\.(.*)")
+    if node.name == "submit":  # it has a way without the background loop
+        body[-1] = "return self._submit(submission, connection)"
     body = [called.sub(rf"self.{run}(lambda operations: operations.\1)", line) for line in body]
     takes_connection = any(argument.arg == "connection" for argument in node.args.kwonlyargs)
     return ["connection = blocking(connection)", *body] if takes_connection else body

@@ -50,8 +50,8 @@ MUTANTS = (
     ),
     _in(
         "writer.py",
-        'connection.execute("BEGIN IMMEDIATE")',
-        'connection.execute("BEGIN")',
+        '_BEGIN = "BEGIN IMMEDIATE"',
+        '_BEGIN = "BEGIN"',
         "a claim chooses before it has the lock",
         layers=RACING,
     ),

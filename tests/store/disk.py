@@ -146,7 +146,9 @@ class _Connection:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> _Rows:
         with _as_sqlite3():
-            return _Rows(self._connection.execute(sql, values))
+            before = self._connection.total_changes()
+            found = list(self._connection.execute(sql, values))
+            return _Rows(found, self._connection.total_changes() - before)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> _Rows:
         with _as_sqlite3():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from holdfast.store.sqlite.writer import Transaction
+    from holdfast.store.sqlite.transaction import Transaction
 
 
 @asynccontextmanager

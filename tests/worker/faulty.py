@@ -46,6 +46,6 @@ class FaultyStore:
                 raise StoreUnavailableError(f"{verb}: the connection broke")
             return answer
 
-        if not hasattr(self.inner, verb):
+        if verb == "add_now" or not hasattr(self.inner, verb):  # every submission may fail
             raise AttributeError(verb)
         return call

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
+from holdfast.model.results import SubmissionResult
+from holdfast.model.submission import Submission
 from holdfast.operations.interface import OperationsBackend
 from holdfast.runtime.importing import check_not_importing
 from holdfast.webhooks import Webhooks
@@ -67,6 +69,14 @@ class BackgroundOperations:
     def _run(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T:
         loop, operations = self._app.home or self._open()
         return _call(loop, operate(operations))
+
+    def _submit(self, submission: Submission, connection: object) -> SubmissionResult:
+        """Submit in this thread if the store can; that saves two switches of threads."""
+        if connection is None and self._operations is not None and self._pid == os.getpid():
+            result = self._operations.submit_now(submission)
+            if result is not None:
+                return result
+        return self._run(lambda operations: operations.submit(submission, connection=connection))
 
     def _iterate(self, operate: Callable[[OperationsBackend], AsyncIterator[T]]) -> Iterator[T]:
         stream: AsyncIterator[T] | None = None

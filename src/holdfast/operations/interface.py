@@ -43,6 +43,10 @@ class OperationsBackend(ControlBackend, OversightBackend, Protocol):
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult: ...
 
+    def submit_now(self, submission: Submission) -> SubmissionResult | None:
+        """Submit a job in this thread; None where only ``submit`` can."""
+        return None
+
     async def submit_batch(
         self,
         submissions: Sequence[Submission | Mapping[str, object]],

@@ -105,6 +105,10 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
         result = await self._submitter.add(job)
         return (await self._described([result]))[0]
 
+    def submit_now(self, submission: Submission) -> SubmissionResult | None:
+        """Submit one job in this thread; None when ``submit`` must do it."""
+        return self._submitter.submit_now(submission)
+
     async def submit_batch(
         self,
         submissions: Sequence[Submission | Mapping[str, object]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -43,13 +44,13 @@ from holdfast.operations.store_time import refresh_for_delays
 from holdfast.runtime.off_loop import SHORT, off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.runtime.timeouts import Timeouts
-from holdfast.store import Added, AddStatus, Fence, Store, TransactionalStore
+from holdfast.store import Added, AddStatus, Fence, PromptStore, Store, TransactionalStore
 from holdfast.webhooks import CallbackScreen
 
 T = TypeVar("T")
 
 KEY_PAUSE = 0.25
-"""The same while another transaction holds the idempotency key: it may end at any time."""
+"""The longest pause, in seconds, while another transaction holds the idempotency key."""
 BUSY_KEYS = 4
 """How many jobs whose key another transaction holds are retried at the same time."""
 
@@ -73,6 +74,7 @@ class Submitter:
         self._middleware = declarations.registry.seams.middleware
         self._callbacks = callbacks
         self.admission = admission or Admission(store)
+        self._prompt = store if isinstance(store, PromptStore) else None
         self._timeouts = Timeouts()
         self._batcher = self._new_batcher()
         self._keyed = self._new_batcher()
@@ -136,6 +138,23 @@ class Submitter:
             _, added = await self._batcher.write(job, self._add_one)
         self.admission.settle(counted, [job], [added])
         return self._result(job, added)
+
+    def submit_now(self, submission: Submission) -> SubmissionResult | None:
+        """Accept and store one job in this thread, which may wait for the disk.
+
+        None, with nothing written, when that is not possible: then ``submit`` must do it.
+        """
+        defaults, size = self._known(submission), raw_size(submission.payload)
+        if self._prompt is None or defaults is None or size > SMALL_PAYLOAD:
+            return None
+        if self._middleware.submits:
+            return None
+        usual = plain(submission, defaults)
+        if usual is None or self.admission.is_limited or len(usual.payload) > SMALL_PAYLOAD:
+            return None
+        job = plain_job(usual, self._randomness.uuid(), self._store.now())
+        added = self._prompt.add_now(job, patient=True)
+        return None if added is None else self._result(job, added)
 
     async def spawn(
         self, submission: Submission, fence: Fence, key: str | None, *, extra: bytes | None = None
@@ -286,6 +305,10 @@ class Submitter:
             job = item
         else:
             job = plain_job(item, self._randomness.uuid(), self._store.now())
+        if self._prompt is not None and len(job.payload) <= SHORT:
+            await asyncio.sleep(0)  # other callers of this turn gather, and are written together
+            if (now := self._prompt.add_now(job)) is not None:
+                return job, now
         added = await self.persist(lambda: self._store.add([job], atomic=False))
         return job, added[0]
 

@@ -65,7 +65,7 @@ class SyncOperations(SyncControl):
         """Submit a job by type name."""
         connection = blocking(connection)
         submission = Submission(type=type_, payload=payload, **options)
-        return self._run(lambda operations: operations.submit(submission, connection=connection))
+        return self._submit(submission, connection)
 
     def submit_batch(
         self,

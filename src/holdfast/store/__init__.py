@@ -13,6 +13,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.store.capabilities import (
     Capabilities,
     PortableStore,
+    PromptStore,
     SchemaMove,
     SchemaStatus,
     TransactionalStore,
@@ -122,6 +123,7 @@ __all__ = [
     "Page",
     "PortableStore",
     "Promoted",
+    "PromptStore",
     "QueueInfo",
     "Reading",
     "Record",

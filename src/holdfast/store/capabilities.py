@@ -1,4 +1,4 @@
-"""What a store can do beyond the contract: one value of flags, and three groups of extra verbs."""
+"""What a store can do beyond the contract: one value of flags, and four groups of extra verbs."""
 
 from __future__ import annotations
 
@@ -72,6 +72,20 @@ class PortableStore(Protocol):
 
     async def adopt_keys(self, keys: Sequence[HeldKey]) -> None:
         """Write keys of deleted jobs; one that exists stays as it is."""
+        ...
+
+
+@runtime_checkable
+class PromptStore(Protocol):
+    """A store that can write in the thread of its caller: one job takes less than a switch."""
+
+    def add_now(self, job: Job, *, patient: bool = False) -> Added | None:
+        """Write a new job, as ``Store.add``, before this call returns.
+
+        None, with nothing written, when ``add`` must do it: while others write, while the store
+        is unavailable, and while a write takes longer than an event loop may wait. A ``patient``
+        caller blocks only its own thread, and waits for the disk.
+        """
         ...
 
 

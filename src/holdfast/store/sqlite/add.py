@@ -13,7 +13,7 @@ from holdfast.errors import StaleLeaseError
 from holdfast.model.job import DependencyKind, Event, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.counters import Counters
-from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.connection import repeated, statement
 from holdfast.store.sqlite.encode import (
     NEVER,
     Row,
@@ -31,7 +31,7 @@ from holdfast.store.sqlite.encode import (
 )
 from holdfast.store.sqlite.links import link, link_spawned, seq_of
 from holdfast.store.sqlite.swap import WAKING, lift_at
-from holdfast.store.sqlite.writer import MINUTE, Transaction
+from holdfast.store.sqlite.transaction import MINUTE, Transaction
 from holdfast.store.values import Added, AddStatus, Fence, JobExport
 
 
@@ -39,7 +39,7 @@ def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | No
     """Write new jobs; see ``Store.add``."""
     if fence is not None and not _is_held(tx, fence):
         raise StaleLeaseError(fence.job_id)
-    if add_alike(tx, jobs):
+    if add_single(tx, jobs[0]) if len(jobs) == 1 else add_alike(tx, jobs):
         return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
     if not any(job.dedupe or job.depends_on for job in jobs):
         answers = _add_plain(tx, jobs)
@@ -226,9 +226,7 @@ class _Kind:
 
     def __init__(self, job: Job) -> None:
         self.queue, self.name = job.queue, (job.queue, job.type, job.priority)
-        spans = micros_of_span(job.lease_ttl), micros_of_span(job.lifetime)
-        counts = int(job.priority), job.revision, job.max_attempts
-        self.row: Row = (job.queue, job.type, *spans, *counts)
+        self.row = _row_of_kind(job)
         self.options = options_blob(job)
         self.jobs: list[object] = []
         self.bodies: list[object] = []
@@ -264,6 +262,34 @@ def add_alike(tx: Transaction, jobs: Sequence[Job]) -> bool:
             tx.journalled(instant, first + STEPS * place, first + STEPS * place + 1)
     tx.number = number
     return True
+
+
+def add_single(tx: Transaction, job: Job) -> bool:
+    """Write a new job of the common kind: what ``add_alike`` does, in half the time for one."""
+    if not _is_plain(job) or not _have_alike_trails((job,)) or tx.ageing:
+        return False
+    seq, instant, submitted, enqueued = tx.number + 1, micros(job.created_at), *job.trail
+    new = (*_row_of_kind(job), seq, key_blob(job.id), instant)
+    if not tx.execute(statement("add_alike_job"), new).rowcount:
+        return False
+    tx.execute(statement("add_alike_body"), (options_blob(job), seq, bytearray(job.payload)))
+    journal = (
+        *journal_row(seq, seq, NEVER, submitted),
+        *journal_row(seq + 1, seq, seq, enqueued),
+    )
+    tx.execute(repeated("journal", STEPS), journal)
+    kind = (job.queue, job.type, job.priority)
+    tx.counters.added_alike(kind, State.SCHEDULED, {instant // MINUTE: 1})
+    tx.woken.add(job.queue)
+    tx.journalled(instant, seq, seq + 1)
+    tx.number = seq + 1
+    return True
+
+
+def _row_of_kind(job: Job) -> Row:
+    """Return the parameters of add_alike_job.sql that many jobs share."""
+    spans = micros_of_span(job.lease_ttl), micros_of_span(job.lifetime)
+    return (job.queue, job.type, *spans, int(job.priority), job.revision, job.max_attempts)
 
 
 def _kinds(jobs: Sequence[Job], seq: int, instants: Sequence[int]) -> Collection[_Kind]:

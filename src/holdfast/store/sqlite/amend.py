@@ -8,7 +8,7 @@ from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import by_key, read_jobs
 from holdfast.store.sqlite.encode import NEVER, amended_body_row, key_of
 from holdfast.store.sqlite.swap import AT_ONCE, WAKING, lift_at
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import Change, Swapped
 
 

@@ -10,7 +10,7 @@ from holdfast.model.job import Job
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import read_claimed
 from holdfast.store.sqlite.limits import SQLiteLimits
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import Claim
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import id_of, key_of, micros, moment
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import HeldKey, KeyPage
 
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import micros_of_span, moment
 from holdfast.store.sqlite.swap import AT_ONCE
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import LimitRule, LimitState
 
 FIRST = (-1, -1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.model.job import DependencyKind, Job
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import id_of, key_of
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 
 
 def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bool:

@@ -14,7 +14,7 @@ from holdfast.model.policy import Retention
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import STATES, read_jobs
 from holdfast.store.sqlite.encode import NEVER, NOTHING, Row, id_of, key_of, micros_of_span, moment
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import Dependent, Promoted
 
 MEASURES_KEPT = timedelta(days=7)

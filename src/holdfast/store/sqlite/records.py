@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from holdfast.store.cursors import BEYOND
 from holdfast.store.sqlite.connection import statement
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import Record, RecordWrite
 
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from holdfast.errors import StoreError
 from holdfast.store.sqlite.shared import FILES, FileSettings
+from holdfast.store.sqlite.transaction import Operation
 from holdfast.store.sqlite.wake import Interest
-from holdfast.store.sqlite.writer import Operation
 
 T = TypeVar("T")
 
@@ -51,6 +51,12 @@ class SQLiteSession:
         """Run an operation in the next transaction."""
         await self._usable()
         return await self._file.writer.write(operation)
+
+    def write_now(self, operation: Operation[T], *, patient: bool) -> T | None:
+        """Run an operation in this thread; None when ``write`` must do it."""
+        if self._closed or not self._opened.is_set():
+            return None
+        return self._file.writer.write_now(operation, patient=patient)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on one state of the file."""

@@ -23,8 +23,9 @@ from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.reader import Readers, run_in
 from holdfast.store.sqlite.threads import SerialExecutor, ThreadExecutor
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.sqlite.wake import Interest, LocalWake, SocketWake
-from holdfast.store.sqlite.writer import Transaction, Writer
+from holdfast.store.sqlite.writer import Writer
 
 SLOWEST_POLL = 5
 """How many times longer the poll interval gets while nothing changes and messages arrive."""

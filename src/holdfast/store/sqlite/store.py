@@ -139,6 +139,16 @@ class SQLiteStore:
         session = await self._get_session()
         return await session.write(lambda tx: add.add(tx, jobs, atomic=atomic, fence=fence))
 
+    def add_now(self, job: Job, *, patient: bool = False) -> Added | None:
+        session = self._session
+        if session is None or session.pid != os.getpid():
+            return None
+        new = [job]
+        answers = session.write_now(
+            lambda tx: add.add(tx, new, atomic=False, fence=None), patient=patient
+        )
+        return None if answers is None else answers[0]
+
     async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
         session = await self._get_session()
         return await session.write(lambda tx: add.adopt(tx, exports))

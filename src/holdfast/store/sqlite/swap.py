@@ -26,7 +26,7 @@ from holdfast.store.sqlite.encode import (
     settled_part,
 )
 from holdfast.store.sqlite.links import wait_again, wait_for_children
-from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import Change, Fence, JobNote, Renewal, Swapped
 
 Ending = tuple[Event, State, datetime, str]

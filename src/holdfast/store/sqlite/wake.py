@@ -55,15 +55,16 @@ class LocalWake:
         """Wake those that wait for work in these queues (None: in any), or for events."""
         names = list(queues)
         with self._lock:
-            self._work.update(names)
+            for name in names:
+                self._work[name] += 1
             if names:
                 self.wakes[Interest.WORK] += 1
             if events:
                 self.wakes[Interest.EVENTS] += 1
-        if names:
-            _end_all(self._waiting[Interest.WORK].copy())
-        if events:
-            _end_all(self._waiting[Interest.EVENTS].copy())
+        if names and (waiting := self._waiting[Interest.WORK]):
+            _end_all(waiting.copy())
+        if events and (waiting := self._waiting[Interest.EVENTS]):
+            _end_all(waiting.copy())
 
     def end(self, owner: object) -> None:
         """End the waits of an owner."""
@@ -114,6 +115,7 @@ class SocketWake:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
+        self._folder_name = os.fspath(folder)
         self._name = name
         self._sender = _socket()
         self._receivers: dict[Interest, tuple[socket.socket, asyncio.AbstractEventLoop]] = {}
@@ -207,7 +209,7 @@ class SocketWake:
     def _listed(self) -> dict[Interest, list[str]]:
         """Return the sockets of other processes; list them again when the directory changed."""
         try:
-            changed = self._folder.stat().st_mtime_ns
+            changed = os.stat(self._folder_name).st_mtime_ns  # noqa: PTH116  # at every commit
             if changed != self._seen:
                 others = [p for p in self._folder.iterdir() if p.stem != self._name]
                 self._peers = {

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from itertools import chain
 from typing import TypeVar
 
 from holdfast.errors import StoreUnavailableError
@@ -20,171 +19,41 @@ from holdfast.store.counters import Counters
 from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.connection import (
     BUSY,
+    CHECKPOINT_PAGES,
     OpenFile,
     connect,
-    parameters,
     primary_code,
-    repeated,
-    statement,
     translation,
 )
-from holdfast.store.sqlite.encode import Row, micros
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import SerialExecutor, call_on
+from holdfast.store.sqlite.threads import SerialExecutor, ThreadExecutor, call_on
+from holdfast.store.sqlite.transaction import ClaimedSeqs, Operation, Transaction
 
 T = TypeVar("T")
-
-_AT = 6  # the column of the time in a journal row
-MINUTE = 60_000_000
 
 _TRY_MILLISECONDS = 500
 
 FROZEN_AFTER = 10
 """Waits of half a second without any commit before the lock counts as stuck."""
 
-CHUNKS = (64, 32, 16, 8, 4, 2, 1)
-"""How many rows one statement inserts: the largest chunks first."""
-
 CLAIMED_KEPT = 10_000
 
-ClaimedSeqs = dict[str, int]
-"""``job.seq`` of the jobs that this process claimed, by id."""
+_BEGIN = "BEGIN IMMEDIATE"
 
 GIVE_UP_AFTER = 120
 """Waits in all, while others do commit, before giving up."""
 
+PROMPT_SECONDS = 0.001
+"""How long a commit may take to be made in the thread of an event loop."""
 
-class Transaction:
-    """One transaction, shared by the operations of a batch."""
+PROMPT_WRITES = 64
+"""How many writes in a row the threads of callers make: only that of the writer checkpoints."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, now: datetime, kept: int, places: ClaimedSeqs
-    ) -> None:
-        self.connection = connection
-        self.claimed_seqs = places
-        self.execute = connection.execute
-        self.now = now
-        self.instant = micros(now)
-        self.events_kept = kept
-        self.earlier = Counters()
-        """Of the operations before this one, as far as they are not written."""
-        self.counters = Counters()
-        self.woken: set[str | None] = set()
-        """Queues that may have work now; None for all."""
-        self.has_events = False
-        """Whether rows were added to the journal."""
-        (self.number,) = connection.execute(statement("newest_number")).fetchone()
-        self._marks: dict[int, list[int]] = {}
-        self._ageing: dict[str, int] | None = None
-        self._limited: bool | None = None
-
-    def many(self, name: str, rows: Sequence[Row]) -> None:
-        """Run one statement for many rows."""
-        if rows:
-            self.connection.executemany(statement(name), rows)
-
-    def insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows, many with one statement: the sqlite3 module is slow between two rows."""
-        first = 0
-        for some in CHUNKS:
-            while len(rows) - first >= some:
-                values = tuple(chain.from_iterable(rows[first : first + some]))
-                self.execute(repeated(name, some), values)
-                first += some
-
-    def insert_alike(self, name: str, shared: Row, values: Sequence[object]) -> int:
-        """Insert rows that share the first parameters of a statement; return how many.
-
-        ``values`` are the other parameters, row after row.
-        """
-        width = parameters(name) - len(shared)
-        first, rows, written = 0, len(values) // width, 0
-        for some in CHUNKS:
-            while rows >= some:
-                last = first + some * width
-                text = repeated(name, some, shared=len(shared))
-                written += self.execute(text, (*shared, *values[first:last])).rowcount
-                first, rows = last, rows - some
-        return written
-
-    def journal(self, rows: Sequence[Row]) -> None:
-        """Append to the journal, and mark where its minutes begin and end."""
-        if not rows:
-            return
-        self.insert("journal", rows)
-        before = rows[0]
-        for row in rows:
-            if row[_AT] // MINUTE != before[_AT] // MINUTE:
-                self.mark(before[_AT], before[0])
-                self.mark(row[_AT], row[0])
-            before = row
-        self.journalled(rows[0][_AT], rows[0][0], rows[0][0])
-        self.mark(before[_AT], before[0])
-
-    def journalled(self, instant: int, first: int, last: int) -> None:
-        """Mark a range of journal numbers that was written for one instant."""
-        self.has_events = True
-        self.mark(instant, first)
-        self.mark(instant, last)
-
-    def mark(self, instant: int, number: int) -> None:
-        """Record that the minute of an instant includes this journal number."""
-        bounds = self._marks.setdefault(instant // MINUTE, [number, number])
-        bounds[0] = min(bounds[0], number)
-        bounds[1] = max(bounds[1], number)
-
-    @property
-    def ageing(self) -> dict[str, int]:
-        """The interval of every queue with ageing, in microseconds."""
-        if self._ageing is None:
-            self._ageing = dict(self.execute(statement("ageing")).fetchall())
-        return self._ageing
-
-    @property
-    def limited(self) -> bool:
-        """Whether any limit is set."""
-        if self._limited is None:
-            self._limited = bool(self.execute(statement("limited")).fetchone()[0])
-        return self._limited
-
-    def settings_changed(self) -> None:
-        """Make every process read the settings again."""
-        self._ageing = self._limited = None
-        self.woken.add(None)
-        self.execute(statement("touch_settings"))
-
-    def finish(self) -> None:
-        """Write counters and marks, once for all operations."""
-        self.count()
-        self.many("mark", [(minute, *bounds) for minute, bounds in self._marks.items()])
-
-    def count(self) -> None:
-        """Write the counters; at the end, or before an operation reads them."""
-        counters = Counters()
-        counters.add(self.earlier)
-        counters.add(self.counters)
-        self.earlier, self.counters = Counters(), Counters()
-        self.many(
-            "tally",
-            [
-                (queue, type_, priority, state._value_, change)
-                for (queue, type_, priority, state), change in counters.tallies.items()
-                if change
-            ],
-        )
-        self.many(
-            "measure",
-            [
-                (minute, queue, type_, priority, measure._value_, bucket, count, top)
-                for (minute, queue, type_, priority, measure, bucket), (
-                    count,
-                    top,
-                ) in counters.readings.items()
-            ],
-        )
+COMMITS_MEASURED = 8
+"""The weight of the newest commit in the average is one of so many."""
 
 
-Operation = Callable[[Transaction], T]
+Answer = tuple[object, BaseException | None]
 Outcome = tuple["asyncio.Future[object]", object, BaseException | None]
 
 
@@ -204,6 +73,13 @@ class Writer:
         self._committed = committed
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
         self._claimed_seqs: ClaimedSeqs = {}
+        self._lock = threading.Lock()
+        """Held while a thread uses the connection."""
+        self._prompt_writes = 0
+        """Writes in the threads of callers since the newest in the executor."""
+        self._pace = PROMPT_SECONDS
+        """How many seconds a commit takes, on average of the newest ones."""
+        self._is_simulated = not isinstance(executor, ThreadExecutor)
         self.connection: sqlite3.Connection | None = None
         self._file: OpenFile
         """Set when the connection is."""
@@ -224,10 +100,11 @@ class Writer:
 
     def close(self) -> None:
         """Write pending operations and close the file; runs in the executor."""
-        if self.connection is not None:
-            self.drain()
-            self.connection.close()
-            self.connection = None
+        self.drain()
+        with self._lock:
+            if self.connection is not None:
+                self.connection.close()
+                self.connection = None
 
     async def write(self, operation: Operation[T]) -> T:
         """Run an operation in the next transaction; return its answer once that is durable."""
@@ -238,39 +115,78 @@ class Writer:
         loop.call_soon(self._executor.post, self.drain)
         return await future  # type: ignore[return-value]  # the answer of this operation
 
+    def write_now(self, operation: Operation[T], *, patient: bool) -> T | None:
+        """Run an operation in this thread and return its answer; None when ``write`` must do it.
+
+        That is while others write, and unless ``patient`` while the disk is slow. A process that
+        holds the lock is waited for in the executor, and the log is checkpointed there.
+        """
+        is_quick = patient or self._pace < PROMPT_SECONDS
+        if self._waiting or not is_quick or self._is_simulated:
+            return None
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self.connection is None or self._prompt_writes >= PROMPT_WRITES:
+                return None
+            ((answer, error),) = self._run(self.connection, [operation], prompt=True)
+        finally:
+            self._lock.release()
+        if error is None:
+            return answer  # type: ignore[return-value]  # the answer of this operation
+        if isinstance(error, StoreUnavailableError):
+            return None
+        raise error
+
     def drain(self) -> None:
         """Write pending operations; runs in the executor."""
-        batch = []
+        operations, futures = [], []
         while self._waiting:
             operation, future = self._waiting.popleft()
             if not future.cancelled():
-                batch.append((operation, future))
-        if batch:
-            _answer(self._run(batch))
+                operations.append(operation)
+                futures.append(future)
+        if operations:
+            with self._lock:
+                assert self.connection is not None
+                answers = self._run(self.connection, operations)
+            _answer([(future, *answer) for future, answer in zip(futures, answers, strict=True)])
 
-    def _run(self, batch: list[tuple[Operation[object], asyncio.Future[object]]]) -> list[Outcome]:
-        assert self.connection is not None
-        connection = self.connection
+    def _run(
+        self,
+        connection: sqlite3.Connection,
+        operations: Sequence[Operation[object]],
+        *,
+        prompt: bool = False,
+    ) -> list[Answer]:
         try:
-            self._file.check()
-            self._begin(connection)
+            if prompt:
+                self._begin_now(connection)
+            else:
+                self._file.check()
+                self._begin_patiently(connection)
             transaction = self._transaction(connection)
-            shared = len(batch) > 1
-            outcomes = [
-                (future, *self._attempt(transaction, operation, shared=shared))
-                for operation, future in batch
-            ]
+            shared = len(operations) > 1
+            answers = [self._attempt(transaction, each, shared=shared) for each in operations]
             if connection.in_transaction:
                 transaction.finish()
-                connection.execute("COMMIT")
-            self._file.check()  # again: a file deleted meanwhile took this commit with it
-        except Exception as error:  # noqa: BLE001  # raised in the callers
+                self._commit(connection)
+            self._file.check()  # a file that was deleted took this commit with it
+        except BaseException as error:  # raised in the callers
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            failure = self._translated(error)
-            return [(future, None, failure) for _, future in batch]
+            if not isinstance(error, Exception):
+                raise  # an interrupt of the program, in the thread of a caller
+            return [(None, self._translated(error))] * len(operations)
         self._committed(transaction)
-        return outcomes
+        return answers
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        begun = self._clock.monotonic()
+        connection.execute("COMMIT")
+        # One commit that waits for a checkpoint, or for the processor, does not decide.
+        spent = min(self._clock.monotonic() - begun, 4 * PROMPT_SECONDS)
+        self._pace += (spent - self._pace) / COMMITS_MEASURED
 
     def _transaction(self, connection: sqlite3.Connection) -> Transaction:
         if len(self._claimed_seqs) > CLAIMED_KEPT:
@@ -280,7 +196,7 @@ class Writer:
 
     def _attempt(
         self, transaction: Transaction, operation: Operation[object], *, shared: bool
-    ) -> tuple[object, BaseException | None]:
+    ) -> Answer:
         """Run one operation; undo it if it fails."""
         connection = transaction.connection
         earlier, number = transaction.earlier, transaction.number
@@ -298,8 +214,8 @@ class Writer:
         finally:
             if shared and connection.in_transaction:
                 connection.execute("RELEASE operation")
-        transaction.earlier.add(transaction.counters)
-        transaction.counters = Counters()
+        if shared:
+            transaction.keep_counters()
         return answer, None
 
     def _translated(self, error: Exception) -> Exception:
@@ -307,12 +223,27 @@ class Writer:
             return translation(error, self._location.path)
         return error
 
+    def _begin_now(self, connection: sqlite3.Connection) -> None:
+        """Take the lock if it is free."""
+        if not self._prompt_writes:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        self._prompt_writes += 1
+        connection.execute(_BEGIN)
+
+    def _begin_patiently(self, connection: sqlite3.Connection) -> None:
+        if self._prompt_writes:
+            connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            self._prompt_writes = 0
+        self._begin(connection)
+
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Wait for the lock while other processes commit, but not for a frozen one."""
         stuck, seen = 0, None
         for _ in range(GIVE_UP_AFTER):
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(_BEGIN)
             except sqlite3.OperationalError as error:
                 if primary_code(error) not in BUSY:
                     raise

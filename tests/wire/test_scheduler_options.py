@@ -34,19 +34,20 @@ TEMPLATE = {
     "data": {"z": 1},
     "opts": {"attempts": 2, "priority": 3, "lifo": True, "keepLogs": 5, "removeOnFail": {"age": 9}},
 }
-CHANGING = {"timestamp", "delay", "prevMillis", "jobId"}
+CHANGING = {"timestamp", "delay", "jobId"}
 
 
 @pytest.mark.req("B-1")
 @pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("template", [TEMPLATE, {"name": "tick"}], ids=["options", "plain"])
 async def test_python_makes_the_next_job_as_node_does(
-    side: Side, peer: Peer, raw: Redis, prefix: str, name: str
+    side: Side, peer: Peer, raw: Redis, prefix: str, name: str, template: dict[str, Any]
 ) -> None:
     repeat = dict(SCHEDULES[name])
     if "endDate" in repeat:
         repeat["endDate"] += int(time.time() * 1000)
     for queue in ("q", "n"):
-        await peer.ask("schedule", queue=queue, id="s", repeat=repeat, template=TEMPLATE)
+        await peer.ask("schedule", queue=queue, id="s", repeat=repeat, template=template)
 
     (job,) = await side.take()
     await side.complete(job)
@@ -89,6 +90,9 @@ async def _next_job(raw: Redis, base: str) -> object:
         job = await raw.hgetall(f"{base}:{job_id}")
         options = {k: v for k, v in json.loads(job["opts"]).items() if k not in CHANGING}
         options["repeat"].pop("offset", None)
+        if "prevMillis" in options:
+            assert job_id == f"repeat:s:{options.pop('prevMillis')}"
+            options["prevMillis"] = "as the id says"
         due = None if "every" in plan else job_id
         fields = {k: job[k] for k in ("name", "data", "priority", "rjk")}
         made.append((due, options, fields))

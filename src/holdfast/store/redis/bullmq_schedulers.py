@@ -37,13 +37,13 @@ async def advance(
             )
         return False
     next_options = {
-        **(current if isinstance(current, dict) else {}),
+        **_inherited(current),
         "repeatJobKey": scheduler,
         "jobId": f"repeat:{scheduler}:{following}",
         "repeat": _repeat(plan, repeat, count + 1),
         "timestamp": now,
         "delay": max(0, following - now),
-        "prevMillis": following,
+        **({} if "every" in plan else {"prevMillis": following}),
     }
     encoded = msgspec.json.encode(next_options)
     made = await session.call("advance", queue, scheduler, job, following, encoded)
@@ -75,6 +75,13 @@ def _is_readable(plan: Mapping[str, str]) -> bool:
 
 def _next_match(plan: Mapping[str, str], after: int) -> int | None:
     return next_match(plan.get("pattern", ""), plan.get("tz", ""), after)
+
+
+def _inherited(current: object) -> dict[str, object]:
+    """Return what the next job takes over; a worker of Node adds its default of attempts."""
+    known = dict(current) if isinstance(current, dict) else {}
+    known.pop("prevMillis", None)
+    return {"attempts": 0, **known}
 
 
 def _repeat(plan: Mapping[str, str], current: object, count: int) -> dict[str, object]:

@@ -36,6 +36,10 @@ def accepted(option: object, *, supported: bool = True, **fields: object) -> Job
             Deduplication(id="a:b", ttl=timedelta(seconds=1), replace=True),
         ),
         (
+            {"id": "a", "reschedule": True},
+            Deduplication(id="a", reschedule=True),
+        ),
+        (
             {"id": "a", "keep_last_if_active": True},
             Deduplication(id="a", keep_last_if_active=True),
         ),

@@ -103,6 +103,52 @@ async def test_duplicates_of_both_sides_emit_the_same_events(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.req("B-1", "B-4")
+@pytest.mark.parametrize("owner", ["python", "node"])
+@pytest.mark.parametrize("delay", [0, 1800])
+async def test_duplicate_gives_its_delay_to_a_delayed_job(
+    app: Holdfast, side: Side, peer6: Peer, raw: Redis, prefix: str, owner: str, delay: int
+) -> None:
+    assert 0 == await counts(peer6)  # the queue is known to be one of BullMQ 6
+    seen = []
+    for runner in ("python", "node"):
+        terms = {"id": runner, "reschedule": True}
+        if owner == "python":
+            job_id = (await submit(app, terms, delay=3600)).job_id
+        else:
+            made = await peer6.ask(
+                "add", queue="q", job="t", opts={"delay": 3_600_000, "deduplication": terms}
+            )
+            job_id = f"q:{made}"
+        await raw.xtrim(f"{prefix}:q:events", maxlen=0)
+        if runner == "python":
+            await submit(app, terms, delay=delay)
+        else:
+            await peer6.ask(
+                "add", queue="q", job="t", opts={"delay": delay * 1000, "deduplication": terms}
+            )
+
+        entries = [fields for _, fields in await raw.xrange(f"{prefix}:q:events")]
+        wire_id = job_id.removeprefix("q:")
+        score = await raw.zscore(f"{prefix}:q:delayed", wire_id)
+        stored = await side.get(job_id)
+        assert stored.due_at is not None
+        left = (stored.due_at - side.store.now()).total_seconds()
+        assert abs(left - delay) < 5
+        assert abs(score / 4096 - stored.due_at.timestamp() * 1000) < 2
+        seen.append(
+            (
+                [(fields["event"], fields["jobId"] == wire_id) for fields in entries],
+                round(int(await raw.hget(f"{prefix}:q:{wire_id}", "delay")) / 10_000),
+                await raw.zscore(f"{prefix}:q:marker", "1") is not None,
+            )
+        )
+
+    assert seen[0] == seen[1]
+    if not delay:
+        assert job_id in [job.id for job in await side.take(2)]
+
+
 @pytest.mark.req("B-1")
 async def test_job_of_node_that_holds_the_id_is_the_answer(app: Holdfast, peer: Peer) -> None:
     node_id = await peer.ask("add", queue="q", job="t", opts={"deduplication": {"id": "k"}})

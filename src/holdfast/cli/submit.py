@@ -58,7 +58,7 @@ SPAN = "SPAN"
     "--deduplication",
     metavar="JSON",
     help='On Redis: BullMQ\'s deduplication, {"id": "report", "ttl": 60}; also extend, replace, '
-    "keep_last_if_active.",
+    "reschedule, keep_last_if_active.",
 )
 @click.option("--idempotency-key", metavar="KEY", help="Submit nothing if the key is in use.")
 @click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")

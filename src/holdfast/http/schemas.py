@@ -116,6 +116,10 @@ _DEDUPLICATION: Schema = {
         "ttl": _duration("How long the id is held; by default until the job has ended."),
         "extend": {"type": "boolean", "description": "A duplicate starts the ttl again."},
         "replace": {"type": "boolean", "description": "Replace a job that is delayed."},
+        "reschedule": {
+            "type": "boolean",
+            "description": "Give a job that is delayed the delay of the duplicate.",
+        },
         "keep_last_if_active": {
             "type": "boolean",
             "description": "Submit the newest duplicate of a running job when that has ended.",

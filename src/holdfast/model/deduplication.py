@@ -1,8 +1,7 @@
 """BullMQ's deduplication: a submission whose id another job of the queue holds adds no job.
 
-Without a ttl the id is held until the job ends, with a ttl for that time. ``extend`` starts the ttl
-again with each duplicate. ``replace`` puts the newest submission in the place of a delayed job.
-``keep_last_if_active`` runs the newest duplicate after the running job has ended.
+Without a ttl the id is held until the job ends, with a ttl for that time. What else a duplicate
+may change is one of the flags below.
 """
 
 from __future__ import annotations
@@ -32,12 +31,14 @@ class Deduplication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Whether a duplicate starts the ttl again."""
     replace: bool = False
     """Whether the newest submission replaces a job that is delayed."""
+    reschedule: bool = False
+    """Whether a job that is delayed takes the delay of the newest submission."""
     keep_last_if_active: bool = False
     """Whether the newest duplicate of a running job is submitted when that job has ended."""
 
 
 FIELD = "deduplication"
-FLAGS = ("extend", "replace", "keep_last_if_active")
+FLAGS = ("extend", "replace", "reschedule", "keep_last_if_active")
 
 
 class Terms(Protocol):

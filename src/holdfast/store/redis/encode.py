@@ -98,6 +98,7 @@ def deduplication_options(given: Deduplication) -> dict[str, object]:
     flags = {
         "extend": given.extend,
         "replace": given.replace,
+        "reschedule": given.reschedule,
         "keepLastIfActive": given.keep_last_if_active,
     }
     options: dict[str, object] = {name: True for name, is_set in flags.items() if is_set}

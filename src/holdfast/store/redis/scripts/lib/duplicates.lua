@@ -83,6 +83,16 @@ local function keep_for_later(q, job)
   call('PERSIST', job.dedup_key)
 end
 
+-- Give the delay of a duplicate to the job that holds the id, if that is delayed.
+local function reschedule(q, job)
+  local owner, due = job.dedup_owner, job.due or now_ms
+  if not call('ZSCORE', q.base .. 'delayed', owner) then return end
+  call('HSET', q.base .. owner, 'delay', int(math.max(0, due - now_ms)))
+  postpone(q, owner, due)
+  emit(q, 'delayed', 'jobId', owner, 'delay', int(due))
+  reconcile(q, owner)
+end
+
 -- Record a duplicate of a job that holds the id.
 duplicates.record = function(q, job)
   local de, owner = job.de, job.dedup_owner
@@ -95,5 +105,6 @@ duplicates.record = function(q, job)
     hold_key(job, owner)
   end
   emit_deduplicated(q, owner, job.id, de.id)
+  if de.reschedule then reschedule(q, job) end
 end
 end

@@ -7,11 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model.job import Event, FailureCategory, State
 from holdfast.model.measures import Reading, bucket_of, minute_of
 from holdfast.model.policy import Retention
-from holdfast.store import Measure, QueueInfo, Search
+from holdfast.store import Change, Measure, QueueInfo, Search
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import LEASE, MANY, TICK
 
@@ -246,9 +247,51 @@ async def test_queues_with_settings_or_jobs_are_listed_by_name(hand: Hand) -> No
 
     assert [
         QueueInfo(name="a", ageing=MINUTE),
-        QueueInfo(name="b", counts={State.RUNNING: 1, State.SCHEDULED: 1}),
+        QueueInfo(name="b", counts={State.RUNNING: 1, State.SCHEDULED: 1}, ready_since=hand.now),
         QueueInfo(name="c", paused=True),
     ] == await hand.store.queues()
+
+
+async def test_queues_report_since_when_their_oldest_ready_job_is_ready(hand: Hand) -> None:
+    async def since(queue: str = "q") -> float | None:
+        (info,) = [one for one in await hand.store.queues() if one.name == queue]
+        return info.ready_since and (info.ready_since - start).total_seconds()
+
+    start = hand.now
+    await hand.add("late", queue="q", delay=3)
+    hand.clock.advance(1)
+    low = await hand.add("low", queue="q", priority=4)
+    hand.clock.advance(1)
+    urgent = await hand.add("urgent", queue="q", priority=0)
+    await hand.add("alone", queue="other")
+
+    assert (1, 2) == (await since(), await since("other"))
+    await hand.store.configure("q", {"paused": True})
+    assert 1 == await since()
+    await hand.store.configure("q", {"paused": False})
+    await hand.cancel(low)
+    assert 2 == await since()
+    hand.clock.advance(2)
+    await hand.store.promote(MANY)
+    assert 2 == await since()
+    await hand.cancel(urgent)
+    assert 4 == await since()
+    await hand.drain("q")
+    assert await since() is None
+
+
+async def test_aged_and_reprioritised_jobs_count_from_when_they_became_ready(hand: Hand) -> None:
+    start = hand.now
+    await hand.store.configure("q", {"ageing": SECOND})
+    old = await hand.add("old", queue="q", priority=4)
+    hand.clock.advance(2)
+    await hand.store.promote(MANY)
+    new = await hand.add("new", queue="q", priority=2)
+    await hand.store.amend([Change(new, replace(new, priority=0, revision=new.revision + 1))])
+
+    assert start == (await hand.store.queues())[0].ready_since
+    await hand.cancel(await hand.get(old))
+    assert start + 2 * SECOND == (await hand.store.queues())[0].ready_since
 
 
 async def test_settings_are_changed_one_by_one(hand: Hand) -> None:

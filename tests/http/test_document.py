@@ -131,7 +131,7 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         BulkAction BulkOperation BulkPreview BulkProblem BulkState OperationList
         CancellationResult CancellationStatus
         EdgeKind GraphEdge GraphNode JobGraph
-        LimitInfo LimitLift LimitList LimitRule QueuePause QueueScale RunningJob
+        LimitInfo LimitLift LimitList LimitRule QueueActivity QueuePause QueueScale RunningJob
         MissedRuns ScheduleInfo ScheduleList ScheduleRemoval ScheduleRun ScheduleSource
         Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
         DependencyOutput DependencyOutputs OutputEncoding

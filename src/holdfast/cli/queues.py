@@ -115,9 +115,14 @@ def scale(ctx: click.Context, name: str, slots: int, url: str | None, as_json: b
 
 def _show(found: list[QueueInfo]) -> None:
     table(
-        ("QUEUE", *SHOWN, "SETTINGS"),
+        ("QUEUE", *SHOWN, "OLDEST READY", "SETTINGS"),
         [
-            (queue.name, *(queue.counts.get(state, 0) for state in SHOWN), _settings(queue))
+            (
+                queue.name,
+                *(queue.counts.get(state, 0) for state in SHOWN),
+                span(queue.activity.oldest_ready_seconds if queue.activity else None),
+                _settings(queue),
+            )
             for queue in found
         ],
     )
@@ -127,6 +132,8 @@ def _settings(queue: QueueInfo) -> str:
     settings = [_pause(queue)] if queue.paused else []
     if queue.ageing:
         settings.append(f"ageing {span(queue.ageing)}")
+    if queue.activity and queue.activity.held_back_by:
+        settings.append(f"held back by {', '.join(queue.activity.held_back_by)}")
     return ", ".join(settings)
 
 

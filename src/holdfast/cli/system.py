@@ -81,6 +81,8 @@ def _show_stats(found: QueueStats) -> None:
     click.echo(f"Live jobs as they are now; the rest over the last {span(found.time_range)}.\n")
     facts([(name.replace("_", " "), getattr(found, name)) for name in COUNTS])
     rates = (found.submission_rate, found.completion_rate, found.failure_rate)
+    oldest = span(found.oldest_ready_seconds)
+    click.echo(f"oldest ready job: {oldest}")
     click.echo("\njobs/s: {:.2f} submitted, {:.2f} completed, {:.2f} failed\n".format(*rates))
     table(
         ("TIME", "P50", "P90", "P99", "MAX"),

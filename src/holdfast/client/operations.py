@@ -203,7 +203,7 @@ class RemoteOperations(RemoteControl, RemoteOversight, OperationsBackend):
         return list((await self._get(job_path(job_id, "/logs"), LogLines, job_id)).logs)
 
     async def queues(self) -> list[QueueInfo]:
-        """Return every queue with its settings and counts."""
+        """Return every queue with its settings, counts and activity."""
         return list((await self._get("/queues", QueueList)).queues)
 
     async def workers(self) -> list[WorkerInfo]:

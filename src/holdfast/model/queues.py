@@ -18,6 +18,33 @@ class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
+class QueueActivity(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens in a queue: what an overview shows of it."""
+
+    ready: int = 0
+    """Jobs that a worker may claim now."""
+    running: int = 0
+    """Jobs that run: slots in use."""
+    oldest_ready_seconds: float | None = None
+    """How long the oldest ready job has been ready; None: no job is."""
+    workers: int = 0
+    """Workers that serve the queue and are not drained."""
+    slots: int = 0
+    """Jobs that these workers run at once; they may serve other queues as well."""
+    submitted: int = 0
+    """Jobs of the last hour."""
+    completed: int = 0
+    """Jobs that completed in the last hour."""
+    failed: int = 0
+    """Jobs that became FAILED or DEAD_LETTER in the last hour."""
+    in_rate: float = 0.0
+    """Jobs submitted per second, over the last five minutes."""
+    out_rate: float = 0.0
+    """Jobs that ended per second, over the last five minutes."""
+    held_back_by: tuple[str, ...] = ()
+    """Limits that are used up while jobs of the queue are ready, such as ``task:email.send``."""
+
+
 class QueueScale(msgspec.Struct, frozen=True, kw_only=True):
     """How much work a queue has, for an autoscaler; an unknown queue has none."""
 

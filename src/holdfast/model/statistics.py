@@ -66,6 +66,8 @@ class QueueStats(Counts, frozen=True, kw_only=True):
     failure_rate: float = 0.0
     queue_latency: LatencyStats = LatencyStats()
     execution_time: LatencyStats = LatencyStats()
+    oldest_ready_seconds: float | None = None
+    """How long the oldest ready job of any queue has been ready; None: no job is."""
     by_queue: Mapping[str, Counts] | None = None
     by_type: Mapping[str, Counts] | None = None
     by_priority: Mapping[str, Counts] | None = None

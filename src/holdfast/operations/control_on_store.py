@@ -16,7 +16,7 @@ from holdfast.operations.graph import JobGraph, graph
 from holdfast.operations.limits import LimitInfo
 from holdfast.operations.schedules import Schedules
 from holdfast.operations.submitter import Submitter
-from holdfast.store import Order, Search, Store
+from holdfast.store import QueueInfo, Store
 
 MOST_SLOTS = 100_000
 
@@ -79,28 +79,15 @@ class ControlOnStore:
         if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
             message = f"must be from 1 to {MOST_SLOTS}, got {shown(slots)}"
             raise ValidationError([Fault("slots", "OUT_OF_RANGE", message)])
-        counts = next((q.counts for q in await self.store.queues() if q.name == queue), {})
-        ready, running = counts.get(State.SCHEDULED, 0), counts.get(State.RUNNING, 0)
+        info = next(
+            (q for q in await self.store.queues() if q.name == queue), QueueInfo(name=queue)
+        )
+        ready, running = info.counts.get(State.SCHEDULED, 0), info.counts.get(State.RUNNING, 0)
+        since, now = info.ready_since, self.store.now()
         return QueueScale(
             queue=queue,
             ready=ready,
             running=running,
-            oldest_ready_seconds=await self._oldest(queue) if ready else 0.0,
+            oldest_ready_seconds=max(0.0, (now - since).total_seconds()) if since else 0.0,
             desired_workers=-(-(ready + running) // slots),
         )
-
-    async def _oldest(self, queue: str) -> float:
-        """How many seconds the ready job that was submitted first has been ready."""
-        search = Search(
-            queues=(queue,),
-            states=(State.SCHEDULED,),
-            order=Order.CREATED_ASC,
-            limit=1,
-            most_bytes=0,
-        )
-        now = self.store.now()
-        waits = [
-            (now - (job.scheduled_at or job.created_at)).total_seconds()
-            for job in (await self.store.find(search)).jobs
-        ]
-        return max([0.0, *waits])

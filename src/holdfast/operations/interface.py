@@ -341,7 +341,11 @@ class JobOperations(Control, OversightOperations):
         return await self.operations.logs(job_id)
 
     async def queues(self) -> list[QueueInfo]:
-        """Return every queue with its settings and counts."""
+        """Return every queue with its settings, counts and what happens in it.
+
+        ``activity`` has ready and running jobs, the age of the oldest ready one, workers, rates,
+        the failures of the last hour, and limits that hold jobs back.
+        """
         return await self.operations.queues()
 
     async def payload(self, job_id: str) -> JobPayload:

@@ -48,6 +48,7 @@ from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.failure_groups import find_in_group
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
 from holdfast.operations.oversight_on_store import Oversight
+from holdfast.operations.queue_overview import queue_overview
 from holdfast.operations.submitter import Submitter
 from holdfast.operations.updates import update
 from holdfast.operations.waiter import JobWaiter
@@ -234,12 +235,13 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
             breakdown = frozenset(Breakdown(word) for word in breakdown_by)
         except ValueError as error:
             raise ValidationError([Fault("breakdown_by", "INVALID", str(error))]) from None
-        return summarise(
-            await self.store.stats(window),
-            window=window,
-            breakdown_by=breakdown,
-            now=self.store.now(),
+        now = self.store.now()
+        found = summarise(
+            await self.store.stats(window), window=window, breakdown_by=breakdown, now=now
         )
+        ready = [queue.ready_since for queue in await self.store.queues() if queue.ready_since]
+        oldest = max(0.0, (now - min(ready)).total_seconds()) if ready else None
+        return replace(found, oldest_ready_seconds=oldest)
 
     async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
         """Return how a job failed, attempt by attempt."""
@@ -282,8 +284,8 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
         return [LogEntry.of(line) for line in lines]
 
     async def queues(self) -> list[QueueInfo]:
-        """Return every queue with its settings and counts."""
-        return await pauses.with_pauses(self.store, await self.store.queues())
+        """Return every queue with its settings, counts and activity."""
+        return await queue_overview(self.store)
 
     async def payload(self, job_id: str) -> JobPayload:
         """Return the payload of a job; NotFoundError when there is no job."""

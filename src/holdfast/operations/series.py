@@ -65,7 +65,7 @@ async def series(
     newest = minute_of(now) // level.minutes
     first = minute_of(now - window) // level.minutes
     return series_of(
-        await _slots(store, level, first, newest),
+        await slots(store, level, first, newest),
         first=first,
         points=newest - first + 1,
         minutes=level.minutes,
@@ -74,7 +74,7 @@ async def series(
     )
 
 
-async def _slots(
+async def slots(
     store: Store, level: SeriesLevel, first: int, newest: int
 ) -> Mapping[int, SeriesSlot]:
     """Return the steps from the first to the newest: recorded ones, then measured ones."""

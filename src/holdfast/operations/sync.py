@@ -222,7 +222,7 @@ class SyncOperations(SyncControl):
         return self._run(lambda operations: operations.logs(job_id))
 
     def queues(self) -> list[QueueInfo]:
-        """Return every queue with its settings and counts."""
+        """Return every queue with its settings, counts and what happens in it."""
         return self._run(lambda operations: operations.queues())
 
     def payload(self, job_id: str) -> JobPayload:

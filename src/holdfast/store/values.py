@@ -19,7 +19,7 @@ from holdfast.model.job import (
     State,
     Transition,
 )
-from holdfast.model.queues import QueuePause
+from holdfast.model.queues import QueueActivity, QueuePause
 from holdfast.model.status import EventInfo, EventKind, ProgressInfo, StateTransition
 
 
@@ -53,9 +53,8 @@ def clock_finding(server: datetime, here: datetime) -> Finding:
     skew = server - here
     apart = abs(skew).total_seconds()
     if abs(skew) <= TOLERABLE_SKEW:
-        return Finding(
-            "clock", Level.OK, f"The server's clock and this machine's are {apart:.3f} s apart."
-        )
+        text = f"The server's clock and this machine's are {apart:.3f} s apart."
+        return Finding("clock", Level.OK, text)
     return Finding(
         "clock",
         Level.WARN,
@@ -215,8 +214,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     limit: int = 100
     namespace: str | None = None
-    """Only queues of this namespace: ``acme`` means ``acme/...``, the empty text all names
-    without a slash; None: every queue."""
+    """Only queues of this namespace, as ``acme/...``; empty: without a slash; None: every queue."""
     most_bytes: int | None = None
     """Larger payloads, checkpoints and results are left out: the payload is then empty, the
     others None."""
@@ -309,7 +307,10 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     ageing: timedelta | None = None
     counts: Mapping[State, int] = {}
     pause: QueuePause | None = None
-    """Why it is paused; the operations add it."""
+    activity: QueueActivity | None = None
+    """Why it is paused, and what happens in it; the operations add both."""
+    ready_since: datetime | None = None
+    """Since when its oldest ready job has been ready; None: no job is ready."""
 
 
 class LimitRule(msgspec.Struct, frozen=True, kw_only=True):

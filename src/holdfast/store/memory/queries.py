@@ -227,6 +227,10 @@ def queues(tables: Tables, namespace: str | None) -> list[QueueInfo]:
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
     for (queue, _, _, state), count in tables.tallies.items():
         counts[queue][state] += count
+    since: dict[str, datetime] = {}
+    for job in (tables.jobs[job_id] for job_id in tables.ready):
+        at = job.scheduled_at or job.created_at
+        since[job.queue] = min(at, since.get(job.queue, at))
     names = {name for name, count in counts.items() if any(count.values())}
     names |= {name for name, settings in tables.settings.items() if settings}
     return [
@@ -235,6 +239,7 @@ def queues(tables: Tables, namespace: str | None) -> list[QueueInfo]:
             paused=bool(tables.settings[name].get("paused")),
             ageing=tables.settings[name].get("ageing"),  # type: ignore[arg-type]
             counts={state: n for state, n in sorted(counts[name].items()) if n},
+            ready_since=since.get(name),
         )
         for name in sorted(names)
         if is_within(name, namespace)

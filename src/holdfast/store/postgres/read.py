@@ -94,12 +94,17 @@ async def stats(
 async def queues(state: StoreState, namespace: str | None) -> list[QueueInfo]:
     """Return every queue with its settings and counts; see ``Store.queues``."""
     found: dict[str, QueueInfo] = {}
-    for name, paused, ageing, job_state, count in await state.run("queues", bounds(namespace)):
+    for row in await state.run("queues", bounds(namespace)):
+        name, paused, ageing, job_state, count, since = row
         counts = {**found[name].counts} if name in found else {}
+        if name in found:
+            since = since or found[name].ready_since
         if job_state is not None:
             counts[State(job_state)] = count
         span = None if ageing is None else timedelta(seconds=ageing)
-        found[name] = QueueInfo(name=name, paused=paused, ageing=span, counts=counts)
+        found[name] = QueueInfo(
+            name=name, paused=paused, ageing=span, counts=counts, ready_since=since
+        )
     return list(found.values())
 
 

@@ -144,8 +144,9 @@ async def queues(session: RedisSession, namespace: str | None) -> list[QueueInfo
             paused=bool(paused),
             ageing=timedelta(microseconds=int(ageing)) if int(ageing) else None,
             counts=dict(sorted(counts[fields.text(name)].items())),
+            ready_since=fields.instant(int(since)) if int(since) else None,
         )
-        for name, paused, ageing, has_settings in sorted(known)
+        for name, paused, ageing, has_settings, since in sorted(known)
         if fields.text(name) in counts or has_settings or paused
     ]
 

@@ -117,7 +117,18 @@ def queues(connection: sqlite3.Connection, namespace: str | None) -> list[QueueI
     found = []
     for name in sorted({*counts, *settings}):
         paused, ageing = settings.get(name, (False, None))
-        found.append(QueueInfo(name=name, paused=paused, ageing=ageing, counts=counts[name]))
+        since = None
+        if State.SCHEDULED in counts[name]:
+            (since,) = connection.execute(statement("ready_since"), (name,)).fetchone()
+        found.append(
+            QueueInfo(
+                name=name,
+                paused=paused,
+                ageing=ageing,
+                counts=counts[name],
+                ready_since=None if since is None else moment(since),
+            )
+        )
     return found
 
 

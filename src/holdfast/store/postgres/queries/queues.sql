@@ -1,4 +1,5 @@
 -- queues: every queue of a namespace that has settings or jobs, with its counts
+-- The first ready job of each level is the oldest of its level.
 -- low, high text: the bounds of its queues  plain boolean: only queues without a slash
 WITH counts AS (
     SELECT queue, state, sum(count)::bigint AS count
@@ -11,7 +12,15 @@ WITH counts AS (
     GROUP BY queue, state HAVING sum(count) <> 0
 )
 SELECT either.name, coalesce(q.paused, false), extract(epoch FROM q.ageing)::float8, c.state,
-    c.count
+    c.count, CASE WHEN c.state = 'SCHEDULED' THEN (
+        SELECT min(first.scheduled_at)
+        FROM generate_series(0, 4) AS every (level)
+        CROSS JOIN LATERAL (
+            SELECT r.scheduled_at FROM {schema}.job r
+            WHERE r.state = 'SCHEDULED' AND r.queue = c.queue AND r.level = every.level
+            ORDER BY r.place LIMIT 1
+        ) AS first
+    ) END
 FROM (
     SELECT name, paused, ageing FROM {schema}.queue
     WHERE name >= %(low)s::text AND name < %(high)s::text

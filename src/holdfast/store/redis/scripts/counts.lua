@@ -2,13 +2,34 @@
 -- edges: none of its own; follows BullMQ clients
 -- ARGV[7] 'stats', 'queues' or 'limits'; ARGV[8] namespace, or '*'; ARGV[9] first minute of the
 -- measures
--- returns: {tally, more}: per minute {minute, measures}; or per queue {name, paused, ageing, has settings};
+-- returns: {tally, more}: per minute {minute, measures}; or per queue {name, paused, ageing, has
+-- settings, since when a job is ready};
 -- or {limits, windows, running, BullMQ's own limits per queue, now}
 -- needs: base queue job links forget flow sync names
 local namespace = ARGV[8]
 follow_some(namespace)
 flush()
 local more = {}
+
+-- When the oldest of the first ready jobs of each place became ready, in microseconds; 0: none is.
+-- Node may use any priority: of those below our lowest level, the first stands for all.
+local function ready_since(base)
+  local firsts, oldest = {}, 0
+  for _, list in ipairs({'wait', 'paused'}) do firsts[#firsts + 1] = attempt('LINDEX', base .. list, -1) end
+  for level = 1, 5 do
+    local high = level < 5 and '(' .. int((level + 1) * 4294967296) or '+inf'
+    local found = attempt('ZRANGEBYSCORE', base .. 'prioritized', int(level * 4294967296), high, 'LIMIT', 0, 1)
+    firsts[#firsts + 1] = found[1]
+  end
+  for _, id in ipairs(firsts) do
+    if type(id) == 'string' then
+      local v = attempt('HMGET', base .. id, 'hf:now', 'timestamp')
+      local at = v[1] and tonumber(unpack_now(v[1])[SCHEDULED_AT]) or (within(v[2], MAX_MILLIS) or 0) * 1000
+      if at > 0 and (oldest == 0 or at < oldest) then oldest = at end
+    end
+  end
+  return int(oldest)
+end
 local function settings_of(name)
   local q, paused = open_queues[name], 0
   if q then
@@ -17,7 +38,7 @@ local function settings_of(name)
     paused = attempt('HEXISTS', prefix .. ':' .. name .. ':meta', 'paused') == 1 and 1 or 0
   end
   return {name, paused, int(within(call('HGET', shared .. 'ageing', name), MAX_EXACT) or 0),
-    call('HEXISTS', shared .. 'settings', name)}
+    call('HEXISTS', shared .. 'settings', name), ready_since(prefix .. ':' .. name .. ':')}
 end
 if ARGV[7] == 'stats' then
   local suffix = (namespace == '*' or namespace == '') and '' or '@' .. namespace

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.servers import ExternalPostgres, Postgres
 
 LIBRARY = Path(holdfast.__file__).parent
-SQLITE_FILES, POSTGRES_FILES = 37, 34
+SQLITE_FILES, POSTGRES_FILES = 38, 34
 """Distinct files of the library from submit to COMPLETED."""
 FRAMES = 2
 """Frames of the library between the event loop and a coroutine handler."""

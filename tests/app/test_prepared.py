@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast import Holdfast, NotFoundError, State, Submission, SubmissionStatus, ValidationError
+from holdfast import (
+    Holdfast,
+    Middleware,
+    NotFoundError,
+    State,
+    Submission,
+    SubmissionStatus,
+    ValidationError,
+)
 from holdfast.operations.operations import Operations
 
 
@@ -37,6 +46,22 @@ async def test_prepared_job_keeps_its_options(app: Holdfast) -> None:
     assert State.DELAYED == (await app.get(job.id)).state
     again = await app.submit("mail.send", delay=60, idempotency_key="k")
     assert job.id == again.existing_job_id
+
+
+async def test_middleware_sees_a_prepared_job_once(app: Holdfast) -> None:
+    class Marking(Middleware):
+        def submitting(self, submission: Submission) -> Submission:
+            seen = (submission.headers or {}).get("seen", "")
+            return replace(submission, headers={"seen": f"{seen}x"})
+
+    app.middleware(Marking())
+
+    job = await _operations(app).prepare(Submission(type="mail.send"))
+    await _operations(app).add(job)
+
+    assert {"seen": "x"} == (await app.get(job.id)).headers
+    delayed = await app.submit("mail.send", delay=60)  # not on the short path
+    assert {"seen": "x"} == (await app.get(delayed.job_id)).headers
 
 
 async def test_faults_are_reported_when_a_job_is_prepared(app: Holdfast) -> None:

@@ -113,11 +113,16 @@ class Submitter:
         is_limited = limits.is_limited and not limits.admits(usual)
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
-        job = await self.prepare(submission, connection)
+        job = await self._prepared(submission, connection)
         return await self.add(job, connection)
 
-    async def prepare(self, submission: Submission, connection: object = None) -> Job:
+    async def prepare(self, submission: Submission) -> Job:
         """Accept a submission: return its job, which ``add`` stores; ValidationError otherwise."""
+        if self._middleware.submits:
+            submission = await self._middleware.prepared(submission)
+        return await self._prepared(submission)
+
+    async def _prepared(self, submission: Submission, connection: object = None) -> Job:
         defaults = self._known(submission) or await self._defaults(submission)
         (submission,) = await self.screened([submission])
         await refresh_for_delays(self._store, self.persist, [submission])

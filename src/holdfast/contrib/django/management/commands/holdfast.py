@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import Any, cast
+from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from holdfast.contrib.command_line import PROGRAM, run_command
 from holdfast.contrib.django.configured import app
-
-PROGRAM = "holdfast"
 
 
 class Command(BaseCommand):
@@ -37,29 +33,6 @@ class Command(BaseCommand):
 
 
 def _run(arguments: list[str], prog: str = PROGRAM) -> int:
-    """Run the program that is installed as ``holdfast`` in this process; return its exit code."""
-    (script,) = entry_points(group="console_scripts", name=PROGRAM)
-    main = cast("Callable[[], object]", script.load())
-    before, sys.argv = sys.argv, [prog, *arguments]
-    environment = dict(os.environ)
-    os.environ.update(_environment())
-    try:
-        main()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-    finally:
-        sys.argv = before
-        os.environ.clear()
-        os.environ.update(environment)
-    return 0
-
-
-def _environment() -> dict[str, str]:
-    """Return what names the app and the store to the command and to processes that it starts."""
-    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    folders = dict.fromkeys(filter(None, [sys.path[0], *others]))
-    return {
-        "HOLDFAST_APP": app.import_path,
-        "HOLDFAST_URL": app.url,
-        "PYTHONPATH": os.pathsep.join(folders),
-    }
+    """Run a command; name the app and the store to it and to processes that it starts."""
+    named = {"HOLDFAST_APP": app.import_path, "HOLDFAST_URL": app.url}
+    return run_command(arguments, named, prog)

@@ -1,0 +1,1 @@
+"""The applications under ``examples/``, as real processes."""

@@ -9,8 +9,8 @@ import asyncio
 import os
 
 from litestar import Litestar, get, post
+from litestar.di import NamedDependency
 from litestar.exceptions import NotFoundException
-from litestar.params import NamedDependency
 
 from holdfast import Holdfast, NotFoundError
 from holdfast.contrib.litestar import HoldfastPlugin

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from litestar import Litestar, get
-from litestar.params import NamedDependency
+from litestar.di import NamedDependency
 from litestar.testing import TestClient as LitestarClient
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -118,9 +118,7 @@ class Submitter:
 
     async def prepare(self, submission: Submission) -> Job:
         """Accept a submission: return its job, which ``add`` stores; ValidationError otherwise."""
-        if self._middleware.submits:
-            submission = await self._middleware.prepared(submission)
-        return await self._prepared(submission)
+        return await self._prepared(await self._middleware.prepared(submission))
 
     async def _prepared(self, submission: Submission, connection: object = None) -> Job:
         defaults = self._known(submission) or await self._defaults(submission)
@@ -150,11 +148,9 @@ class Submitter:
         None, with nothing written, when that is not possible: then ``submit`` must do it.
         """
         defaults, size = self._known(submission), raw_size(submission.payload)
-        if self._prompt is None or defaults is None or size > SMALL_PAYLOAD:
+        if self._prompt is None or defaults is None or self._middleware.submits:
             return None
-        if self._middleware.submits:
-            return None
-        usual = plain(submission, defaults)
+        usual = plain(submission, defaults) if size <= SMALL_PAYLOAD else None
         if usual is None or self.admission.is_limited or len(usual.payload) > SMALL_PAYLOAD:
             return None
         job = plain_job(usual, self._randomness.uuid(), self._store.now())

@@ -100,14 +100,15 @@ async def slots(places: Places, store: str, effort: Effort) -> list[Figure]:
 
 
 async def failing(places: Places, store: str, effort: Effort) -> list[Figure]:
-    """Compare jobs that fail with jobs that succeed."""
+    """Compare jobs that fail at their only attempt with jobs that succeed."""
     count = effort.pick(5_000, 2_000, 50)
+    once = [{**job, "max_attempts": 1} for job in numbered("fail", count)]
     good, bad = map(
         middle,
         await in_turns(
             effort.pick(3, 2, 1),
             lambda: drain(places, store, "plain", numbered("noop", count)),
-            lambda: drain(places, store, "plain", numbered("fail", count)),
+            lambda: drain(places, store, "plain", once),
         ),
     )
     costs = f"{good.cost:,.0f} and {bad.cost:,.0f} us per job"

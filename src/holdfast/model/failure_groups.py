@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -44,13 +45,23 @@ def normalised(message: str) -> str:
     Those are numbers, hexadecimal numbers, UUIDs, quoted texts, addresses and paths. White space
     is one blank, and the text is bounded.
     """
-    text = _VALUES.sub(lambda match: f"<{match.lastgroup}>", message[:MOST_READ])
+    return _normalised(message[:MOST_READ])
+
+
+@lru_cache(1024)
+def _normalised(message: str) -> str:
+    text = _VALUES.sub(lambda match: f"<{match.lastgroup}>", message)
     return " ".join(text.split())[:MOST_KEPT]
 
 
 def group_of(type_: str, failure: Failure) -> str:
     """Return the id of the group that a failure of a job of a type belongs to."""
-    parts = "\0".join((type_, failure.code, normalised(failure.message)))
+    return _group_id(type_, failure.code, normalised(failure.message))
+
+
+@lru_cache(1024)
+def _group_id(type_: str, code: str, message: str) -> str:
+    parts = f"{type_}\0{code}\0{message}"
     return hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
@@ -78,8 +89,9 @@ def entries_of(jobs: Iterable[Job]) -> dict[str, BookEntry]:
         if failure is None:
             continue
         at = failure.at or job.updated_at
-        entry = BookEntry(job.type, failure.code, normalised(failure.message), 1, at, at, job.id)
-        group = group_of(job.type, failure)
+        message = normalised(failure.message)
+        entry = BookEntry(job.type, failure.code, message, 1, at, at, job.id)
+        group = _group_id(job.type, failure.code, message)
         found[group] = joined(found[group], entry) if group in found else entry
     return found
 

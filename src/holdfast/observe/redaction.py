@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ from holdfast.observe.secrets import MASK, Spellings
 
 _NEVER_SECRET = (bool, int, float, datetime, timedelta)
 VARIABLE = "HOLDFAST_REDACT_NAMES"
+REPEATED = 128
+"""How many texts that come again and again, such as the frames of a trace, are masked once."""
 
 
 class Redaction:
@@ -51,8 +53,8 @@ class Redaction:
         return replace(
             failure,
             message=self.text(failure.message),
-            code=self.text(failure.code),
-            stack_trace=self.text(failure.stack_trace),
+            code=self._repeated(failure.code),
+            stack_trace=self._trace(failure),
             context={n: str(self._value(n, v)) for n, v in failure.context.items()},
         )
 
@@ -64,6 +66,23 @@ class Redaction:
     def progress(self, progress: Progress) -> Progress:
         """Return progress that may be stored and shown."""
         return replace(progress, message=self.text(progress.message))
+
+    def _trace(self, failure: Failure) -> str:
+        """Mask the frames, which are the same for many failures, apart from the message."""
+        trace, ends = failure.stack_trace, f"{failure.message}\n"
+        if not trace.endswith(ends):
+            return self.text(trace)
+        last = trace.rfind("\n", 0, len(trace) - len(ends)) + 1
+        text = self._repeated_mask(trace[:last]) + self._spellings.mask(trace[last:])
+        return text if self._hook is None else self._hook(text)
+
+    def _repeated(self, text: str) -> str:
+        text = self._repeated_mask(text)
+        return text if self._hook is None else self._hook(text)
+
+    @cached_property
+    def _repeated_mask(self) -> Callable[[str], str]:
+        return lru_cache(REPEATED)(self._spellings.mask)
 
     @cached_property
     def _spellings(self) -> Spellings:

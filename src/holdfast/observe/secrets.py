@@ -160,6 +160,9 @@ _AFTER_NAMES = (
 )
 
 
+_ALL_HINTS = tuple({hint for each in (*_ANYWHERE, *_AFTER_NAMES) for hint in each.hints})
+
+
 class Spellings:
     """Masks secrets by their shapes, and the values after secret names."""
 
@@ -174,13 +177,15 @@ class Spellings:
     def mask(self, text: str) -> str:
         """Return a text with every secret masked."""
         lowered = text.lower()
-        for spelling in _ANYWHERE:
-            text = spelling.mask(text, lowered)
         joined = lowered.translate(_JOINED)
-        if any(hint in joined for hint in self._hints):
-            for pattern, replacement in self._by_names:
-                text = pattern.sub(replacement, text)
-        for spelling in _AFTER_NAMES:
+        # Lists, because they cost a third of generators: most texts contain no hint at all.
+        is_shaped = [hint for hint in _ALL_HINTS if hint in lowered]
+        is_named = [hint for hint in self._hints if hint in joined]
+        for spelling in _ANYWHERE if is_shaped else ():
+            text = spelling.mask(text, lowered)
+        for pattern, replacement in self._by_names if is_named else ():
+            text = pattern.sub(replacement, text)
+        for spelling in _AFTER_NAMES if is_shaped else ():
             text = spelling.mask(text, lowered)
         return text
 

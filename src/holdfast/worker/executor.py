@@ -6,7 +6,6 @@ Exceptions are classified here and nowhere else; none of a handler's exceptions 
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, cast
@@ -33,9 +32,9 @@ from holdfast.tasks.registry import Handler
 from holdfast.tasks.scope import OwnLoopScope, Scope, run_now
 from holdfast.worker.around import Around, Provide
 from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded, Waiting
+from holdfast.worker.traces import MAX_TRACE, trace_of
 
 MAX_MESSAGE = 4096
-MAX_TRACE = 16_384
 
 
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
@@ -131,7 +130,7 @@ def failed(
             category=category,
             message=message,
             code=clean(code, MAX_CODE),
-            stack_trace=clean(_trace(error), MAX_TRACE),
+            stack_trace=clean(trace_of(error), MAX_TRACE),
             retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
             uses_attempt=not isinstance(error, TemporaryError) or error.uses_attempt,
             closes_queue=isinstance(error, RateLimitedError),
@@ -172,19 +171,3 @@ def _answer(value: object, context: JobContext | SyncJobContext | None) -> Succe
     """Return what a handler returned or, when that is None, the result it set before."""
     result = encode_result(value)
     return Succeeded(context.given_result if result is None and context is not None else result)
-
-
-def _trace(error: BaseException) -> str:
-    """The handler's own frames, without those that lead to it."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals.get("__name__") in _LEADING:
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACE:]
-
-
-_LEADING = (
-    __name__,
-    "holdfast.worker.around",
-    "holdfast.tasks.injecting",
-    "holdfast.tasks.scope",
-)

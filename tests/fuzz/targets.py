@@ -36,6 +36,7 @@ from holdfast.store.postgres.read import read_event_cursor
 from holdfast.store.redis import bullmq, decode
 from holdfast.store.redis import read as redis_reading
 from holdfast.store.redis.fields import Row
+from holdfast.store.redis.settings import ForeignTerms
 from holdfast.store.sqlite import read as sqlite_reading
 from holdfast.store.sqlite.encode import id_of, key_of
 from holdfast.tasks.schedule import MissedRuns, cron_entry
@@ -190,7 +191,9 @@ def bullmq_hashes(data: bytes) -> None:
     own: dict[str, Any] = dict.fromkeys(_OWN_FIELDS) | {"now": _FIXED}
     row = {name: own[name] if name in own else next(parts, None) for name in Row.__struct_fields__}
     values = [row[name] for name in Row.__struct_fields__]
-    job = decode.read_job((b"q:1", b"q", [values[0] or b"", *values[1:]]), "exponential")
+    job = decode.read_job(
+        (b"q:1", b"q", [values[0] or b"", *values[1:]]), ForeignTerms("exponential")
+    )
     assert 1 <= job.max_attempts <= 100
     job.backoff.delay(3)
     msgspec.json.encode(job.failure)

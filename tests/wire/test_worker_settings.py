@@ -274,3 +274,38 @@ async def test_worker_without_a_limiter_does_not_heed_that_of_another(
 def test_bad_limiter_is_refused(limiter: str) -> None:
     with pytest.raises(StoreError, match="limiter"):
         RedisStore.from_url(f"redis://localhost/0?limiter={limiter}")
+
+
+@pytest.mark.req("B-5")
+async def test_job_of_node_is_locked_and_renewed_for_the_lock_duration(
+    configured: Configured, peer: Peer, raw: Redis, prefix: str
+) -> None:
+    """BullMQ: lockDuration of a worker."""
+    wire_id = await peer.ask("add", queue="q", job="a", data={})
+    lock = f"{prefix}:q:{wire_id}:lock"
+    async with configured("lock_duration=2") as side:
+        (job,) = await side.take()
+        assert 1000 < await raw.pttl(lock) <= 2000
+        assert timedelta(seconds=2) == job.lease_ttl
+
+        await raw.pexpire(lock, 500)
+        assert await side.extend(job)
+
+        assert 1000 < await raw.pttl(lock) <= 2000
+        own = await side.add("own", lease=20)
+        (mine,) = await side.take()
+        assert (own.id, timedelta(seconds=20)) == (mine.id, mine.lease_ttl)
+
+
+@pytest.mark.req("B-5", "S-6")
+async def test_node_takes_over_from_a_python_worker_that_is_gone_for_the_lock_duration(
+    configured: Configured, peer: Peer
+) -> None:
+    wire_id = await peer.ask("add", queue="q", job="a", data={})
+    async with configured("lock_duration=1") as side:
+        await side.take()  # and never answers
+
+    await peer.ask("work", queue="q", opts={"stalledInterval": 300, "lockDuration": 500})
+
+    await peer.until("completed", id=wire_id, ms=8000)
+    assert 1 == (await peer.ask("job", queue="q", id=wire_id))["stalledCounter"]

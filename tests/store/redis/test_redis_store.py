@@ -154,6 +154,8 @@ async def test_id_that_would_break_a_queue_is_refused(valkey_server: Valkey, job
         "redis://h?timeout=0",
         "redis://h?events_kept=x",
         "redis://h?unknown_backoff=linear",
+        "redis://h?lock_duration=0",
+        "redis://h?lock_duration=3601",
     ],
 )
 def test_invalid_option_in_a_url_is_refused(url: str) -> None:

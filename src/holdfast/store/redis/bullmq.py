@@ -23,7 +23,7 @@ from holdfast.store.redis.fields import (
     text,
     time,
 )
-from holdfast.store.redis.settings import FOREVER
+from holdfast.store.redis.settings import FOREVER, ForeignTerms
 
 STALL = "stalled"
 MOST_ATTEMPTS = 10**9
@@ -60,7 +60,7 @@ _AT_ONCE = Backoff(
 )
 
 
-def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "stall") -> Job:
+def read_job(job_id: str, queue: str, row: Row, terms: ForeignTerms) -> Job:
     """Read a job that a BullMQ client made; ValueError when its data is not JSON."""
     if row.data and row.data != b"null" and parsed(row.data) is None:
         raise ValueError(f"data must be JSON, got {text(row.data)!r:.60}")
@@ -79,9 +79,9 @@ def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "stall") 
         profile=BULLMQ.name,
         created_at=created,
         timeout=BULLMQ.timeout,
-        lease_ttl=BULLMQ.lease,
+        lease_ttl=terms.lock_duration,
         lifetime=min(expires - created, FOREVER),
-        backoff=backoff(options.get("backoff"), unknown_backoff),
+        backoff=backoff(options.get("backoff"), terms.unknown_backoff),
         max_attempts=max(_attempts(options.get("attempts")), rest.max_attempts),
         generation=rest.generation,
         dependency_kind=rest.kind or DependencyKind.AFTER,

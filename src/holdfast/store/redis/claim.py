@@ -12,6 +12,7 @@ from holdfast.store.redis.bullmq_schedulers import advance
 from holdfast.store.redis.decode import JobReply, ShortReply
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
+from holdfast.store.redis.settings import ForeignTerms
 from holdfast.store.redis.wake import Arrivals
 from holdfast.store.values import Claim
 
@@ -28,10 +29,10 @@ async def claim(session: RedisSession, arrivals: Arrivals, want: Claim) -> list[
     for reply in full:
         if tick := decode.scheduled(reply):
             await advance(session, *tick)
-    return _read_jobs(replies, session.settings.unknown_backoff)
+    return _read_jobs(replies, session.settings.foreign)
 
 
-def _read_jobs(replies: Sequence[JobReply | ShortReply], unknown_backoff: str) -> list[Job]:
+def _read_jobs(replies: Sequence[JobReply | ShortReply], terms: ForeignTerms) -> list[Job]:
     """Read claimed jobs; a short reply stands for a job like the one before it."""
     found: list[Job] = []
     last: Job | None = None
@@ -42,6 +43,6 @@ def _read_jobs(replies: Sequence[JobReply | ShortReply], unknown_backoff: str) -
             payload = decode.payload(data or b"", last.encoding)
             found.append(replace(last, id=job_id.decode(), payload=payload))
         else:
-            last = decode.read_job(reply, unknown_backoff)
+            last = decode.read_job(reply, terms)
             found.append(last)
     return found

@@ -26,6 +26,7 @@ from holdfast.store.redis.fields import (
     read_rest,
     text,
 )
+from holdfast.store.redis.settings import ForeignTerms
 
 JobReply = tuple[bytes, bytes, list[bytes | None]]
 """A script's reply for a job: id, queue, the fields of its hash."""
@@ -46,29 +47,29 @@ _log_line = msgspec.json.Decoder(LogLine)
 _ids = msgspec.json.Decoder(tuple[str, ...])
 
 
-def read_job(reply: JobReply, unknown_backoff: str) -> Job:
+def read_job(reply: JobReply, terms: ForeignTerms) -> Job:
     """Read a job that holdfast or a BullMQ client made, as a damaged one if it is unreadable."""
     try:
-        return _job(reply, unknown_backoff)
+        return _job(reply, terms)
     except Exception as error:  # noqa: BLE001  # whatever a client of the server wrote
-        return _salvaged(reply, unknown_backoff, error)
+        return _salvaged(reply, terms, error)
 
 
-def _salvaged(reply: JobReply, unknown_backoff: str, error: Exception) -> Job:
+def _salvaged(reply: JobReply, terms: ForeignTerms, error: Exception) -> Job:
     job_id, queue, values = reply
     names = text(job_id).encode(), text(queue).encode()
     valid = [*_VALID, *[None] * (len(values) - len(_VALID))]
 
     def read(row: Sequence[Any]) -> Job:
-        return _job((*names, list(row)), unknown_backoff)
+        return _job((*names, list(row)), terms)
 
     return salvaged(values, valid, read, error)
 
 
-def _job(reply: JobReply, unknown_backoff: str) -> Job:
+def _job(reply: JobReply, terms: ForeignTerms) -> Job:
     job_id, queue, row = _parts(reply)
     if row.fixed is None:
-        return bullmq.read_job(job_id, queue, row, unknown_backoff)
+        return bullmq.read_job(job_id, queue, row, terms)
     return _own_job(job_id, queue, row)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.model.job import Job
-from holdfast.model.profiles import BULLMQ
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.redis import fields
 from holdfast.store.redis.client import RedisClient, Value
@@ -38,7 +37,7 @@ class RedisSession:
         self.constants: tuple[Value, ...] = (
             settings.events_kept,
             settings.foreign_lifetime // fields.MICROSECOND,
-            BULLMQ.lease // fields.MICROSECOND,
+            settings.lock_duration // fields.MICROSECOND,
             settings.for_scripts(),
         )
 
@@ -93,7 +92,7 @@ class RedisSession:
 
     def read(self, reply: JobReply) -> Job:
         """Read a job from a script's reply."""
-        return read_job(reply, self.settings.unknown_backoff)
+        return read_job(reply, self.settings.foreign)
 
     def warn(self, text: str) -> None:
         """Add a warning for the operator, once."""

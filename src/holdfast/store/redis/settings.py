@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import re
 from datetime import timedelta
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
 from holdfast.errors import StoreError
+from holdfast.model.profiles import BULLMQ
 from holdfast.model.removal import Removal, read_removal
 from holdfast.store.contract import EVENTS_KEPT
 
@@ -77,7 +78,7 @@ _OPTIONS = frozenset(
     {
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
         *("durability", "replicas", "confirm_within", "unknown_backoff"),
-        *("stalled_interval", "max_stalled_count", "stream_length", "metrics"),
+        *("lock_duration", "stalled_interval", "max_stalled_count", "stream_length", "metrics"),
         *("remove_on_complete", "remove_on_fail", "max_started_attempts", "limiter"),
     }
 )
@@ -85,6 +86,14 @@ FOREVER = timedelta(days=36_500)
 """The lifetime of jobs that have none."""
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
+
+
+class ForeignTerms(NamedTuple):
+    """What a job of a BullMQ client does not say: its worker decides."""
+
+    unknown_backoff: str = "stall"
+    lock_duration: timedelta = BULLMQ.lease
+
 
 UNKNOWN_BACKOFFS = ("stall", "exponential", "fixed", "none")
 """What may replace a backoff strategy that only Node knows."""
@@ -108,6 +117,8 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     foreign_lifetime: timedelta = FOREVER
     unknown_backoff: str = "stall"
     """How jobs with a backoff strategy that only Node knows are retried."""
+    lock_duration: timedelta = BULLMQ.lease
+    """For how long a worker here locks a job of BullMQ, and how long each renewal lasts."""
     stalled_interval: timedelta = STALLED_INTERVAL
     """Time between two checks for stalled jobs of BullMQ, which are found at the second."""
     max_stalled_count: int = MAX_STALLED_COUNT
@@ -130,6 +141,11 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A submission returns once so many replicas have it."""
     confirm_within: timedelta = timedelta(seconds=5)
     """How long to wait for that before ``UnconfirmedError``."""
+
+    @property
+    def foreign(self) -> ForeignTerms:
+        """How jobs of BullMQ clients are read."""
+        return ForeignTerms(self.unknown_backoff, self.lock_duration)
 
     @property
     def confirms(self) -> bool:
@@ -158,6 +174,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             cluster=cluster,
             sentinel=options.get("sentinel", ""),
             unknown_backoff=_choice(options, "unknown_backoff", UNKNOWN_BACKOFFS),
+            lock_duration=timedelta(seconds=_number(options, "lock_duration", 30, most=3600)),
             stalled_interval=timedelta(seconds=_number(options, "stalled_interval", 30)),
             max_stalled_count=_number(options, "max_stalled_count", 1, least=0),
             max_started_attempts=_number(options, "max_started_attempts", 0),

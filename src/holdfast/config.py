@@ -178,6 +178,11 @@ SETTINGS: Mapping[str, Setting] = {
         read=read_names,
         help="variables that process children get, names or patterns; all but holdfast's secrets",
     ),
+    "worker.probe": Setting(
+        default=None,
+        read=read_text,
+        help="HOST:PORT where the worker serves /live, /ready and /metrics",
+    ),
     "worker.grace": Setting(
         default=timedelta(seconds=30), read=read_span, help="how long jobs may finish after a stop"
     ),

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -20,12 +21,19 @@ from holdfast.cli.common import url_option
 from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.reload import reloading_parent, run_reloading
 from holdfast.config import Settings
+from holdfast.errors import MissingExtraError
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import logging
 from holdfast.observe.redaction import redacted
 from holdfast.runtime.event_loop import run
 from holdfast.runtime.processes import on_parent_exit
 from holdfast.worker import Worker
+from holdfast.worker.metrics import MeasuringObserver, count_submissions, measured
+from holdfast.worker.probe import Probe, read_address, shared_numbers
+
+LOGGING = "holdfast.observe.logging:from_environment"
+MEASURING = "holdfast.worker.metrics:measuring_observer"
+"""The observers of worker processes: without and with a probe."""
 
 log_level_option = click.option(
     "--log-level", type=click.Choice(logging.LEVELS), help="How much to log.  [info]"
@@ -60,6 +68,7 @@ log_format_option = click.option(
     help="Run them under a supervisor, which replaces a dead one and releases its jobs.  [on]",
 )
 @click.option("--burst", is_flag=True, help="Stop when no job is left.")
+@click.option("--probe", metavar="HOST:PORT", help="Serve /live, /ready and /metrics there.")
 @click.option("--grace", metavar="SPAN", help="How long a stop waits for running jobs.  [30 s]")
 @app_options
 @log_level_option
@@ -74,11 +83,17 @@ def worker(
     MODULE alone means its `app`, or the only app in it.
     """
     settings = config.load(flags=_flags(app, queues, url, flags))
+    probe = _probe(settings)
+    with shared_numbers() if probe and settings["worker.supervisor"] else contextlib.nullcontext():
+        _work(settings, burst=burst, probe=probe)
+
+
+def _work(settings: Settings, *, burst: bool, probe: tuple[str, int] | None) -> None:
     path, found = find_app(settings)
     logging.configure(settings.text("log.level"), settings.text("log.format"))
     _introduce(found, settings)
     if not _is_supervised(settings, found):
-        _run(found, settings, _queues(settings), burst=burst)
+        _run(found, settings, _queues(settings), burst=burst, probe=probe)
         return
     from holdfast.worker.supervisor.supervisor import supervise
 
@@ -89,7 +104,8 @@ def worker(
         slots=_number(settings, "worker.slots"),
         grace=_grace(settings),
         burst=burst,
-        observer="holdfast.observe.logging:from_environment",
+        observer=MEASURING if probe else LOGGING,
+        probe=probe,
     )
     if code:
         raise CommandError("the worker processes keep exiting, see above", FAILED)
@@ -158,10 +174,15 @@ def _run(
     *,
     burst: bool,
     serving: bool = False,
+    probe: tuple[str, int] | None = None,
 ) -> None:
     logging.configure(settings.text("log.level"), settings.text("log.format"))
     if app.shares_store:
         click.echo("holdfast: the jobs are kept in memory: no other process sees them", err=True)
+
+    log = logging.LogObserver(app.redaction)
+    observer = MeasuringObserver(log) if probe else log
+    count_submissions(app, observer)
 
     async def work() -> None:
         started = Worker(
@@ -169,14 +190,20 @@ def _run(
             queues=queues,
             slots=_number(settings, "worker.slots"),
             grace=_grace(settings),
-            observer=logging.LogObserver(app.redaction),
+            observer=observer,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, started.stop)
         if (parent := reloading_parent()) is not None:
             on_parent_exit(lambda: loop.call_soon_threadsafe(started.stop), parent)
-        async with _served(app, settings) if serving else contextlib.nullcontext():
+        async with contextlib.AsyncExitStack() as stack:
+            if serving:
+                await stack.enter_async_context(_served(app, settings))
+            if probe:
+                served = Probe(app.clock, lambda: started.not_ready, several=False)
+                await stack.enter_async_context(served.serving(*probe))
+                await stack.enter_async_context(measured(observer, started))
             await started.run(burst=burst)
 
     run(work())
@@ -224,6 +251,16 @@ def _is_supervised(settings: Settings, app: Holdfast) -> bool:
     if not settings["worker.supervisor"] and not alone:
         raise CommandError("--no-supervisor runs one process: omit --processes", USAGE)
     return not alone or (settings["worker.supervisor"] is True and not app.shares_store)
+
+
+def _probe(settings: Settings) -> tuple[str, int] | None:
+    """Where the probe is served; MissingExtraError when what it needs is not installed."""
+    given = settings["worker.probe"]
+    if given is None:
+        return None
+    if find_spec("prometheus_client") is None:
+        raise MissingExtraError("metrics", "prometheus-client")
+    return read_address(str(given))
 
 
 def _queues(settings: Settings) -> list[str] | dict[str, float]:

@@ -104,3 +104,16 @@ class Run:
                 self.task.cancel()
             if self.on_interrupt is not None:
                 self.on_interrupt(self)
+
+
+def event_fields(run: Run) -> dict[str, object]:
+    """Return the fields of every event about a job."""
+    job = run.job
+    return {"job_id": job.id, "type": job.type, "queue": job.queue, "attempt": job.attempt}
+
+
+def waited(job: Job) -> float | None:
+    """Return the seconds from ready to claimed."""
+    if job.started_at is None or job.scheduled_at is None:
+        return None
+    return max(0.0, (job.started_at - job.scheduled_at).total_seconds())

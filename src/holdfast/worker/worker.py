@@ -23,7 +23,7 @@ from holdfast.worker.executor import perform, perform_damaged, system_failure
 from holdfast.worker.heartbeat import SHORT_LEASE, HeartbeatThread
 from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded
 from holdfast.worker.polling import POLL, PollDelay, more_within
-from holdfast.worker.run import Run
+from holdfast.worker.run import Run, event_fields, waited
 from holdfast.worker.runners import Runner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
@@ -101,6 +101,17 @@ class Worker(Embedded):
     def leaked_threads(self) -> int:
         """How many threads still run although their jobs were interrupted."""
         return self._threads.leaked
+
+    @property
+    def slots_in_use(self) -> tuple[int, int]:
+        """How many slots are in use, and how many there are."""
+        return len(self._slots.running), self._slots.count
+
+    @property
+    def not_ready(self) -> str:
+        """Why it takes no job now; empty when it does."""
+        away = "the store is unavailable" if self._outage.is_on else ""
+        return "stopping" if self._stopping.is_set() else away
 
     def stop(self) -> None:
         """Stop claiming and let running jobs finish; called again, return them at once."""
@@ -241,7 +252,7 @@ class Worker(Embedded):
             run.on_interrupt = on_interrupt
             self._slots.take(run)
             if self._reports:
-                self._observer.emit("job.started", **_fields(run))
+                self._observer.emit("job.started", **event_fields(run), waited=waited(run.job))
             run.task = loop.create_task(self._work(run))
 
     def _started(self, runs: Sequence[Run]) -> None:
@@ -300,7 +311,7 @@ class Worker(Embedded):
     def _abandon(self, run: Run) -> None:
         if run.answered or run.task is None:
             return
-        self._observer.emit("job.unresponsive", **_fields(run))
+        self._observer.emit("job.unresponsive", **event_fields(run))
         run.task.set_name(f"job {run.job.type} {run.job.id}")  # named if it outlives the worker
         self._abandoned.add(run.task)
         run.task.add_done_callback(self._abandoned.discard)
@@ -385,11 +396,5 @@ class Worker(Embedded):
 
 
 def delivery_worker(app: Holdfast, queues: Sequence[str], observer: Observer) -> Worker:
-    """Return the worker that delivers webhooks: slow receivers take no slot of other jobs."""
+    """Return a worker for webhooks: slow receivers take no slot of other jobs."""
     return Worker(app, queues=queues, slots=20, maintenance=False, observer=observer)
-
-
-def _fields(run: Run) -> dict[str, object]:
-    """The fields of every event about a job."""
-    job = run.job
-    return {"job_id": job.id, "type": job.type, "queue": job.queue, "attempt": job.attempt}

@@ -21,6 +21,7 @@ from holdfast.observe import Observer
 from holdfast.runtime.event_loop import run
 from holdfast.runtime.processes import on_parent_exit
 from holdfast.worker.loading import load_app, load_object
+from holdfast.worker.metrics import count_submissions, measured
 from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Reporter, WorkerPlan
 from holdfast.worker.worker import Worker
 
@@ -35,21 +36,22 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     try:
-        worker, reporter = _prepared(plan, line)
+        worker, reporter, observer = _prepared(plan, line)
     except (HoldfastError, ImportError) as error:
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # there is no observer yet
         sys.exit(CANNOT_START)
     reporter.ready()
     try:
-        run(_work(worker, line, burst=plan.burst))
+        run(_work(worker, line, observer, burst=plan.burst))
     except StoreError as error:
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # the reason for the exit
         sys.exit(1)
 
 
-def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter]:
+def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter, Observer]:
     app = load_app(plan.app)
     observer = cast("Callable[[], Observer]", load_object(plan.observer))()
+    count_submissions(app, observer)
     reporter = Reporter(line)
     worker = Worker(
         app,
@@ -61,17 +63,18 @@ def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter]:
         name=plan.name,
         listener=reporter,
     )
-    return worker, reporter
+    return worker, reporter, observer
 
 
-async def _work(worker: Worker, line: socket.socket, *, burst: bool) -> None:
+async def _work(worker: Worker, line: socket.socket, observer: Observer, *, burst: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.drain)
     loop.add_reader(line.fileno(), _obey, worker, line)
     on_parent_exit(lambda: loop.call_soon_threadsafe(worker.drain))
     try:
-        await worker.run(burst=burst)
+        async with measured(observer, worker):
+            await worker.run(burst=burst)
     finally:
         loop.remove_reader(line.fileno())
 

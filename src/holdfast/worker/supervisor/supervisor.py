@@ -8,8 +8,9 @@ process the moment it dies.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
@@ -22,6 +23,7 @@ from holdfast.operations.batcher import with_retries
 from holdfast.runtime.host import HOST
 from holdfast.store import Store
 from holdfast.worker.loading import load_app, load_object
+from holdfast.worker.probe import Probe, forget_process
 from holdfast.worker.startup import opened, pause_unless, report_other_queues, report_stopping
 from holdfast.worker.supervisor.deaths import Deaths
 from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
@@ -55,12 +57,13 @@ def supervise(
     grace: timedelta = 30 * SECOND,
     burst: bool = False,
     observer: str = SILENT,
+    probe: tuple[str, int] | None = None,
 ) -> int:
     """Run worker processes until a signal stops them; return the exit code.
 
     ``app_path`` is ``module:attribute``, ``observer`` the path of a factory that makes an
     ``Observer`` in each process. The first TERM or INT drains, the second stops at once.
-    In a burst the processes exit when no job is left.
+    In a burst the processes exit when no job is left. ``probe`` is where to serve their numbers.
     """
     plan = WorkerPlan(
         app=app_path,
@@ -72,14 +75,17 @@ def supervise(
         observer=observer,
         name="",
     )
-    return asyncio.run(Supervisor(plan, processes).run())
+    return asyncio.run(Supervisor(plan, processes, probe).run())
 
 
 class Supervisor:
     """Keeps a number of worker processes running."""
 
-    def __init__(self, plan: WorkerPlan, processes: int) -> None:
+    def __init__(
+        self, plan: WorkerPlan, processes: int, probe: tuple[str, int] | None = None
+    ) -> None:
         self._plan = plan
+        self._probe = probe
         self._processes = processes
         self._app = load_app(plan.app)
         self._observer: Observer = load_object(plan.observer)()  # type: ignore[operator]  # a factory
@@ -99,12 +105,29 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
         try:
             outage = Outage(self._app.clock, self._observer)
-            async with opened(self._app, self._draining, outage) as store:
+            async with self._probed(outage), opened(self._app, self._draining, outage) as store:
                 await self._supervise(store, outage)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         return self._code
+
+    @contextlib.asynccontextmanager
+    async def _probed(self, outage: Outage) -> AsyncGenerator[None, None]:
+        """Serve the probe while the block runs, if there is one."""
+        if self._probe is None:
+            yield
+            return
+        probe = Probe(self._app.clock, lambda: self._not_ready(outage), several=True)
+        async with probe.serving(*self._probe):
+            yield
+
+    def _not_ready(self, outage: Outage) -> str:
+        if self._draining.is_set():
+            return "stopping"
+        if not any(process.was_ready for process in self._running):
+            return "no worker process is ready"
+        return "the store is unavailable" if outage.is_on else ""
 
     async def _supervise(self, store: Store, outage: Outage) -> None:
         name = f"{HOST}-supervisor-{self._app.randomness.token()[:8]}"
@@ -146,6 +169,8 @@ class Supervisor:
             self._observer.emit("process.started", worker=process.name, pid=process.pid)
             code = await process.ended()
             self._running.discard(process)
+            if self._probe is not None:
+                forget_process(process.pid)
             if code == 0:
                 return
             self._observer.emit("process.died", worker=process.name, pid=process.pid, code=code)

@@ -245,7 +245,7 @@ class Dashboard:
         _check(visitor, action.call)
         visit = self._visit(visitor, path, {}, form)
         notice, to, query = await self._runner.run(action, visit, visitor, request.scope)
-        id_ = self._notices.add(visitor.subject, notice)
+        id_ = self._notices.add(visitor.subject, notice) if notice.message else None
         if to:
             return redirection(request.url(*to, **query, notice=id_))
         back = visit.given("back")

@@ -44,8 +44,10 @@ def digest(fragments: Mapping[str, str]) -> str:
 class Tab:
     """One open page."""
 
-    def __init__(self, token: str, is_valid: Callable[[], bool]) -> None:
+    def __init__(self, token: str, is_valid: Callable[[], bool], seen: str = "") -> None:
+        """``seen`` is the mark of what the tab shows when it opens."""
         self.token = token
+        self.seen = seen
         self.is_valid = is_valid
         self.waiting: dict[str, str] = {}
         """Fragments to send; a slow tab gets only the newest of each."""
@@ -84,11 +86,12 @@ class Topic:
         """Take new fragments and send those that changed."""
         marks = {name: stable(html) for name, html in fragments.items()}
         changed = {n: html for n, html in fragments.items() if self.stable.get(n) != marks[n]}
-        first = not self.fragments
+        mark = digest(fragments) if changed else ""
         self.fragments, self.stable, self.stale = fragments, marks, False
-        if changed and not first:
-            for tab in self.tabs:
-                tab.patch(changed)
+        for tab in self.tabs if changed else ():
+            if tab.seen != mark:
+                tab.patch(fragments if tab.seen else changed)
+                tab.seen = ""
 
 
 class Feed:
@@ -116,14 +119,14 @@ class Feed:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def follow(
-        self, key: TopicKey, topic: Topic, tab: Tab, seen: str
-    ) -> AsyncIterator[bytes]:
-        """Yield the events of a page for one tab; ``seen`` is the mark of what the tab shows."""
+    async def follow(self, key: TopicKey, topic: Topic, tab: Tab) -> AsyncIterator[bytes]:
+        """Yield the events of a page for one tab."""
         topic = self._topics.setdefault(key, topic)
         topic.tabs.add(tab)
-        if topic.fragments and digest(topic.fragments) != seen:
-            tab.patch(topic.fragments)
+        if topic.fragments:
+            if digest(topic.fragments) != tab.seen:
+                tab.patch(topic.fragments)
+            tab.seen = ""
         if self.is_away:
             tab.tell("away")
         if self._task is None or self._task.done():

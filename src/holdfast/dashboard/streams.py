@@ -75,12 +75,12 @@ class Streams:
         visit.common = {**self._pages.common(scope, url, visitor, screen), "here": address}
         owner = caller.key_id if caller.only_own else ""
         key: TopicKey = (url.root, address, caller.namespace, caller.role.value, owner)
-        tab = Tab(self._tokens.of(visitor.subject), self._validity(visitor))
+        tab = Tab(self._tokens.of(visitor.subject), self._validity(visitor), seen)
         use = self._service.capacity.of(caller.key_id)
         try:
             end = use.open_stream()
             try:
-                async for chunk in self._feed.follow(key, Topic(screen, visit), tab, seen):
+                async for chunk in self._feed.follow(key, Topic(screen, visit), tab):
                     yield chunk
             finally:
                 end()

@@ -162,6 +162,7 @@ def create_app(
     if not cors:  # the dispatcher handles every error, so no middleware is needed
         made.middleware_stack = _FixedPaths(made.router, dispatcher, endpoints)
     made.state.service = service
+    made.state.pages = site
     return made
 
 

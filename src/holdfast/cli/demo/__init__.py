@@ -1,10 +1,13 @@
-"""``holdfast demo``: a short demonstration on a temporary SQLite file."""
+"""``holdfast demo``: a short demonstration, or a company's week to look at in the dashboard."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -13,21 +16,111 @@ from holdfast.cli.errors import FAILED, CommandError
 
 LONGEST = 60.0
 """The longest time for the whole demonstration on a slow machine, in seconds."""
+FEW = 5000
+"""Jobs of the week that ``--serve`` makes when none is filled."""
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--fill",
+    metavar="FILE",
+    help="Make a company's week in a new SQLite file: failures, workflows, schedules, limits.",
+)
+@click.option("--jobs", default=50_000, show_default=True, help="How many jobs the week has.")
+@click.option("--serve", is_flag=True, help="Leave a running system with the dashboard behind.")
+@click.option("--port", default=8080, show_default=True, help="The port of the dashboard.")
+def demo(*, fill: str | None, jobs: int, serve: bool, port: int) -> None:
     """Run a short demonstration on a temporary SQLite file.
 
     It shows jobs of several kinds, a retry, a dead letter, a chain with fan-in, a CPU-bound job
     with progress, recovery of a killed worker's job and the cancellation of a runaway loop.
-    It removes everything afterwards.
+    It removes everything afterwards. With --serve it makes the week of a company instead, and
+    shows it in the dashboard until it is interrupted; with --fill FILE the week stays.
     """
+    if fill is None and not serve:
+        _demonstrate()
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        file = Path(fill) if fill else Path(folder) / "demo.db"
+        count = jobs if fill else min(jobs, FEW)
+        if not (fill and serve and file.exists()):
+            _fill(file, count)
+        if serve:
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(_serve(file, port))
+
+
+def _demonstrate() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         url = f"sqlite:///{folder}/demo.db"
         os.environ["HOLDFAST_URL"] = url
         if not asyncio.run(_play(Path(folder), url)):
             raise click.exceptions.Exit(FAILED)
+
+
+def _fill(file: Path, jobs: int) -> None:
+    if file.exists():
+        raise CommandError(f"{file} exists already: give the name of a new file", FAILED)
+    if not 100 <= jobs <= 10_000_000:
+        raise CommandError(f"--jobs must be from 100 to 10000000, got {jobs}", FAILED)
+    asyncio.run(_fill_week(file, jobs))
+    click.echo(f"look at it: holdfast demo --fill {file} --serve")
+
+
+async def _fill_week(file: Path, jobs: int) -> None:
+    from holdfast.app import Holdfast
+    from holdfast.cli.demo.fill import WEEK, Week
+    from holdfast.cli.demo.stage import set_the_scene
+    from holdfast.model.policy import Limits
+    from holdfast.runtime.clock import ManualClock, SystemClock
+
+    end = SystemClock().now() - timedelta(seconds=5)
+    clock = ManualClock(end - WEEK)
+    app = Holdfast(_url(file), clock=clock, limits=Limits())
+    week = Week(app, clock, jobs=jobs)
+    with click.progressbar(length=jobs, label=f"a week of {jobs} jobs") as bar:
+        shown = 0
+
+        def report(made: int) -> None:
+            nonlocal shown
+            bar.update(made - shown)
+            shown = made
+
+        async with app:
+            await week.fill(end, report)
+            await set_the_scene(app, week)
+
+
+async def _serve(file: Path, port: int) -> None:
+    from holdfast.app import Holdfast
+    from holdfast.cli.demo.fill import Week
+    from holdfast.cli.demo.stage import LiveCompany
+    from holdfast.dashboard import Dashboard
+    from holdfast.http.server import ListenAddress, beside
+    from holdfast.runtime.clock import ManualClock
+
+    app = Holdfast(_url(file))
+    try:
+        async with app, beside(app, ListenAddress(port=port), pages=Dashboard) as address:
+            click.echo(f"the dashboard is at {address}/ until you press Ctrl-C")
+            async with _working(LiveCompany(app, Week(app, ManualClock(), jobs=0))):
+                await asyncio.Event().wait()
+    except OSError as error:
+        raise CommandError(f"cannot listen on port {port}: {error}", FAILED) from None
+
+
+@contextlib.asynccontextmanager
+async def _working(company: object) -> AsyncIterator[None]:
+    task = asyncio.create_task(company.run())  # type: ignore[attr-defined]  # a LiveCompany
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _url(file: Path) -> str:
+    return f"sqlite:///{file.resolve()}"
 
 
 async def _play(folder: Path, url: str) -> bool:

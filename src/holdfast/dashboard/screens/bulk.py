@@ -1,4 +1,4 @@
-"""Actions on many jobs: a preview that binds the instant, then the action on exactly those.
+"""Actions on many jobs: a preview that binds the instant, then an operation on exactly those.
 
 Jobs that begin to match after the preview are not touched: nobody has seen them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -18,50 +18,60 @@ from holdfast.dashboard.screens.jobs import read_search
 from holdfast.dashboard.search import SearchQuery
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.model.job import State
+from holdfast.model.bulk import BulkAction, BulkOperation
 from holdfast.model.status import JobStatus
-from holdfast.operations.filters import JobFilter
 
 SAMPLE = 10
 MOST_IDS = 1000
+PATIENCE = 2.0
+"""Seconds that a form waits for a short operation; a longer one has a page of its own."""
+LISTED = 50
 
 
 class BulkKind(msgspec.Struct, frozen=True, kw_only=True):
     """What can be done with many jobs."""
 
-    name: str
+    action: BulkAction
     verb: str
     done: str
     explanation: str
-    call: str
     tone: str = ""
 
 
 KINDS = {
-    kind.name: kind
+    kind.action.value: kind
     for kind in (
         BulkKind(
-            name="retry",
+            action=BulkAction.RETRY,
             verb="Retry",
             done="retried",
-            call="retryJobs",
             explanation="Failed and dead-letter jobs among them run again; others are skipped.",
         ),
         BulkKind(
-            name="cancel",
+            action=BulkAction.CANCEL,
             verb="Cancel",
             done="cancelled",
-            call="cancelJobs",
             tone="bad",
             explanation="Waiting jobs end at once. Running ones are asked to stop.",
         ),
         BulkKind(
-            name="delete",
+            action=BulkAction.DELETE,
             verb="Delete",
             done="deleted",
-            call="deleteJobs",
             tone="bad",
             explanation="Ended jobs are removed with their history. This cannot be undone.",
+        ),
+        BulkKind(
+            action=BulkAction.REPRIORITISE,
+            verb="Reprioritise",
+            done="reprioritised",
+            explanation="Jobs that wait get another priority.",
+        ),
+        BulkKind(
+            action=BulkAction.RELEASE,
+            verb="Release",
+            done="released",
+            explanation="Jobs that are held may start.",
         ),
     )
 }
@@ -77,6 +87,24 @@ class BulkView(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
     sample: tuple[JobStatus, ...]
     as_of: datetime
+    group: str
+    """The failure group to return to."""
+
+
+class OperationView(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation and how far it is."""
+
+    operation: BulkOperation
+    kind: BulkKind
+    filter: tuple[tuple[str, str], ...]
+    share: float
+
+
+class OperationsView(msgspec.Struct, frozen=True, kw_only=True):
+    """The operations of late, the newest first."""
+
+    operations: tuple[BulkOperation, ...]
+    after: str | None
 
 
 def _kind(name: str) -> BulkKind:
@@ -88,32 +116,30 @@ def _kind(name: str) -> BulkKind:
 async def preview(visit: Visit) -> BulkView:
     """Return what an action on many jobs would change, as of now."""
     kind = _kind(visit.asked("action"))
-    as_of = visit.now
     ids = tuple(dict.fromkeys(visit.query.get("id", ())))[:MOST_IDS]
-    if ids:
-        found = [job async for job in _each(visit, ids[:SAMPLE])]
-        return BulkView(
-            kind=kind,
-            search=None,
-            ids=ids,
-            total=len(ids),
-            exact=True,
-            sample=tuple(found),
-            as_of=as_of,
-        )
-    search = await read_search(visit, visit.asked("q"))
-    if search.faults:
-        raise ValidationError([Fault("q", "INVALID", fault) for fault in search.faults])
-    page = await visit.operations.search({**_filter(kind, search), "limit": SAMPLE})
+    search = None if ids else await _search(visit, visit.asked("q"))
+    found = await visit.operations.bulk.preview(
+        kind.action, filter=None if search is None else search.filter, ids=ids or None
+    )
     return BulkView(
         kind=kind,
         search=search,
-        ids=(),
-        total=page.total_count,
-        exact=page.total_exact and (page.next_cursor is None or "group" not in search.filter),
-        sample=page.jobs,
-        as_of=as_of,
+        ids=ids,
+        total=found.matched,
+        exact=found.matched_exact,
+        sample=tuple([job async for job in _each(visit, found.examples[:SAMPLE])]),
+        as_of=found.as_of,
+        group=visit.asked("to"),
     )
+
+
+async def _search(visit: Visit, text: str) -> SearchQuery:
+    search = await read_search(visit, text)
+    if search.job_id:
+        search = msgspec.structs.replace(search, faults=(*search.faults, "id: select the job"))
+    if search.faults:
+        raise ValidationError([Fault("q", "INVALID", fault) for fault in search.faults])
+    return search
 
 
 async def _each(visit: Visit, ids: tuple[str, ...]) -> Any:
@@ -124,49 +150,87 @@ async def _each(visit: Visit, ids: tuple[str, ...]) -> Any:
             continue
 
 
-def _filter(kind: BulkKind, search: SearchQuery) -> JobFilter:
-    """Return the filter of an action; a retry selects failed jobs unless states are given."""
-    wanted = dict(search.filter)
-    if kind.name == "retry" and "states" not in wanted:
-        wanted["states"] = [State.FAILED, State.DEAD_LETTER]
-    return cast("JobFilter", wanted)
-
-
 async def act(visit: Visit, kind: BulkKind) -> ActionDone:
-    """Change many jobs, those of the preview."""
-    selection: dict[str, Any] = {"as_of": visit.given("as_of") or iso(visit.now)}
-    if ids := visit.form.get("id"):
-        selection["job_ids"] = ids[:MOST_IDS]
-    else:
-        search = await read_search(visit, visit.given("q"))
-        if search.faults:
-            raise ValidationError([Fault("q", "INVALID", fault) for fault in search.faults])
-        selection["filter"] = _filter(kind, search)
-    changed, skipped, failed = await _changed(visit, kind, selection)
-    notes = [f"{plural(skipped, 'job')} skipped"] if skipped else []
-    notes += [f"{plural(failed, 'job')} could not be changed"] if failed else []
-    message = ", ".join([f"{plural(changed, 'job')} {kind.done}", *notes])
-    back = visit.given("to")
-    to = ("failures", back) if back else ("jobs",)
-    return ActionDone(message=f"{message}.", to=to, failed=bool(failed) or not changed)
+    """Start the operation on the jobs of the preview; wait for it if it is short."""
+    ids = visit.form.get("id")
+    search = None if ids else await _search(visit, visit.given("q"))
+    bulk = visit.operations.bulk
+    started = await bulk.start(
+        kind.action,
+        filter=None if search is None else search.filter,
+        ids=list(ids)[:MOST_IDS] if ids else None,
+        as_of=visit.given("as_of") or iso(visit.now),
+        by=visit.caller.name,
+        **_options(visit, kind),
+    )
+    visit.service.bulk.wake()
+    try:
+        ended = await bulk.wait(started.id, timeout=PATIENCE)
+    except TimeoutError:
+        return ActionDone(message="", to=("operations", started.id))
+    group = visit.given("to")
+    to = ("failures", group) if group else ("jobs",)
+    return ActionDone(message=summary(ended, kind), to=to, failed=not ended.done)
 
 
-async def _changed(visit: Visit, kind: BulkKind, selection: dict[str, Any]) -> tuple[int, int, int]:
-    """Make the change; return how many changed, were skipped and failed."""
-    operations = visit.operations
-    if kind.name == "retry":
-        retried = await operations.retry_batch(
-            **selection,
-            reset_attempts=visit.given("reset_attempts") == "1",
-            priority=visit.given("priority") or None,
-            delay=delay_of(visit),
-        )
-        return retried.retried, retried.skipped, retried.failed
-    if kind.name == "cancel":
-        cancelled = await operations.cancel_batch(**selection, reason=visit.given("reason"))
-        return cancelled.cancelled, cancelled.skipped, cancelled.failed
-    deleted = await operations.delete_batch(**selection)
-    return deleted.deleted, deleted.skipped, deleted.failed
+def _options(visit: Visit, kind: BulkKind) -> dict[str, Any]:
+    match kind.action:
+        case BulkAction.RETRY:
+            return {
+                "reset_attempts": visit.given("reset_attempts") == "1",
+                "priority": visit.given("priority") or None,
+                "delay": delay_of(visit),
+            }
+        case BulkAction.CANCEL:
+            return {"reason": visit.given("reason")}
+        case BulkAction.REPRIORITISE:
+            return {"priority": visit.given("priority") or None}
+        case _:
+            return {}
+
+
+def summary(operation: BulkOperation, kind: BulkKind) -> str:
+    """Return what an operation did, in a sentence."""
+    notes = [f"{plural(operation.skipped, 'job')} skipped"] if operation.skipped else []
+    if operation.failed:
+        notes.append(f"{plural(operation.failed, 'job')} could not be changed")
+    if operation.error:
+        notes.append(f"it stopped: {operation.error}")
+    return ", ".join([f"{plural(operation.done, 'job')} {kind.done}", *notes]) + "."
+
+
+async def operation(visit: Visit) -> OperationView:
+    """Return one operation."""
+    found = await visit.operations.bulk.get(visit.path["operation"])
+    examined = found.done + found.skipped + found.failed
+    words = tuple((name, _words(value)) for name, value in (found.filter or {}).items())
+    return OperationView(
+        operation=found,
+        kind=KINDS[found.action.value],
+        filter=words,
+        share=1.0 if found.ended else min(0.99, examined / max(1, found.matched)),
+    )
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}:{each}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(str(each) for each in value[:20])
+    return str(value)
+
+
+async def operations(visit: Visit) -> OperationsView:
+    """Return the operations of late."""
+    found = await visit.operations.bulk.list(after=visit.asked("after"), limit=LISTED)
+    more = found[-1].id if len(found) == LISTED else None
+    return OperationsView(operations=tuple(found), after=more)
+
+
+async def stop(visit: Visit) -> ActionDone:
+    """Cancel an operation; what it has changed stays."""
+    await visit.operations.bulk.cancel(visit.path["operation"])
+    return ActionDone(message="The operation stops; what it has changed stays.")
 
 
 SCREENS = (
@@ -174,14 +238,35 @@ SCREENS = (
         path="/bulk",
         title="Change many jobs",
         template="bulk.html",
-        call="retryJobs",
+        call="startOperation",
         view=preview,
         section="jobs",
         live=False,
     ),
+    ScreenRoute(
+        path="/operations",
+        title="Operations",
+        template="operations.html",
+        call="listOperations",
+        view=operations,
+        section="jobs",
+        reads=1,
+    ),
+    ScreenRoute(
+        path="/operations/{operation}",
+        title="Operation",
+        template="operation.html",
+        call="getOperation",
+        view=operation,
+        section="jobs",
+        reads=1,
+    ),
 )
 
-ACTIONS = tuple(
-    Action(path=f"/bulk/{kind.name}", call=kind.call, run=partial(act, kind=kind))
-    for kind in KINDS.values()
+ACTIONS = (
+    *(
+        Action(path=f"/bulk/{name}", call="startOperation", run=partial(act, kind=kind))
+        for name, kind in KINDS.items()
+    ),
+    Action(path="/operations/{operation}/cancel", call="cancelOperation", run=stop),
 )

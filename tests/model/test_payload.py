@@ -402,6 +402,26 @@ def test_no_garbage_is_collected_while_large_json_is_decoded(*, enabled: bool) -
     assert 4 >= len(seen)  # the first allocations after each may start one
 
 
+@pytest.mark.parametrize(("items", "is_same"), [(1000, True), (MEBIBYTE, False)])
+def test_json_up_to_a_mebibyte_is_compared_by_value(items: int, *, is_same: bool) -> None:
+    numbers = b"0," * items + b"0"
+    one, other = b'{"a":1,"b":[%s]}' % numbers, b'{"b":[%s], "a":1}' % numbers
+
+    digests = [payload_digest(data, Encoding.JSON) for data in (one, one, other)]
+
+    assert digests[0] == digests[1]
+    assert is_same is (digests[0] == digests[2])
+
+
+def test_large_json_is_compared_without_stopping_other_threads() -> None:
+    data = b"[" + b"1.5," * (4 * MEBIBYTE) + b"1]"
+
+    began = time.thread_time()
+    payload_digest(data, Encoding.JSON)
+
+    assert time.thread_time() - began < 0.2  # of hashing, without the lock; decoded it took 1 s
+
+
 def test_a_model_is_recognised_by_its_methods() -> None:
     assert is_model(Person)
     assert not is_model(Address)

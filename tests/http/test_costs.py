@@ -16,6 +16,9 @@ MEBIBYTE = 1 << 20
 UNKNOWN = b",".join(b'"%d":1' % n for n in range(1_300_000))
 ONES = b",".join([b"1"] * 400_000)
 JOB = b'{"type":"a","payload":%s}'
+LISTS = b"[" + b"[]," * (5 * MEBIBYTE) + b"1]"
+TEXTS = b"[" + b'"",' * (5 * MEBIBYTE) + b'""]'
+TOKEN = b'{"lease_token":"x",'
 HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     "fields of a submission": ("jobs", lambda: b'{"type":"a","payload":1,' + UNKNOWN + b"}"),
     "fields of a batch": ("jobs/batch", lambda: b'{"jobs":[],' + UNKNOWN + b"}"),
@@ -100,3 +103,31 @@ async def test_watchdog_fails_a_request_that_blocks_the_loop() -> None:
 
     with pytest.raises(AssertionError, match="blocked the event loop"):
         await watched(busy())
+
+
+STOPPING: dict[str, tuple[str, bytes]] = {
+    "unknown field of an outcome": ("jobs/x/complete", TOKEN + b'"other":' + LISTS + b"}"),
+    "token of an outcome": ("jobs/x/complete", b'{"lease_token":' + LISTS + b"}"),
+    "names of an outcome": ("jobs/x/complete", TOKEN + UNKNOWN + b"}"),
+    "names of a child": ("jobs/x/spawn", TOKEN + b'"job":{"type":"a",' + UNKNOWN + b"}}"),
+    "dependencies of a job": ("jobs", b'{"type":"a","payload":1,"depends_on":' + TEXTS + b"}"),
+    "dependencies in a batch": (
+        "jobs/batch",
+        b'{"jobs":[{"type":"a","payload":1,"depends_on":' + TEXTS + b"}]}",
+    ),
+    "jobs that are numbers": ("jobs/batch", b'{"jobs":[' + b"1," * (7 * MEBIBYTE) + b"1]}"),
+    "ids that are lists": ("jobs/cancel", b'{"job_ids":[' + b"[]," * (5 * MEBIBYTE // 2) + b"1]}"),
+}
+
+
+@pytest.mark.parametrize("what", STOPPING)
+async def test_hostile_body_stops_no_other_thread(site: Site, what: str) -> None:
+    """Other threads count too: while one of them decodes, the loop has no turn."""
+    path, body = STOPPING[what]
+
+    began = time.process_time()
+    reply = await site.post(f"{API}/{path}", raw=body)
+    took = time.process_time() - began
+
+    assert reply.status in (400, 413)
+    assert took < 0.15  # 0.3 to 0.6 s, when values were built that are refused

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,6 +19,10 @@ from holdfast.model.times import format_duration, parse_duration, parse_timestam
 NULL = msgspec.Raw(b"null")
 Schema = Mapping[str, object]
 MAX_PARAMETERS = 1000
+MAX_REST = 262_144
+"""Bytes of a body beside the fields that may be large, such as a payload or the jobs of a batch."""
+MOST_VALUES = 300_000
+"""Values of a body that is decoded as a whole: 8 MiB of job ids have 200,000."""
 _DEEP = re.compile(r"([a-z_]+)\[(.*)\]", re.DOTALL)
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 
@@ -39,7 +45,13 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_json(body: bytes) -> object:
-    """Decode a JSON body; ValidationError when it is not JSON."""
+    """Decode a JSON body; ValidationError when it is not JSON, or has too many values.
+
+    Decoding stops every thread, a million values for 50 ms and more.
+    """
+    if len(body) > MAX_REST and sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        message = f"must not have more than {MOST_VALUES} values"
+        raise ValidationError([Fault("body", "TOO_LARGE", message)])
     try:
         return msgspec.json.decode(body)
     except RecursionError:
@@ -62,6 +74,25 @@ def raw_fields(body: bytes) -> dict[str, msgspec.Raw]:
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+def check_rest(body: bytes, large: Collection[str]) -> None:
+    """Refuse a large object unless these fields make it large: reading every name takes long."""
+    if len(body) <= MAX_REST:
+        return
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        parts = _large_parts(frozenset(large)).decode(body)
+        size = len(body) - sum(len(bytes(part)) for part in msgspec.structs.astuple(parts))
+        if size > MAX_REST:
+            message = f"must have at most {MAX_REST} bytes beside {', '.join(large)}, got {size}"
+            raise ValidationError([Fault("body", "TOO_LARGE", message)])
+
+
+@lru_cache(maxsize=64)
+def _large_parts(names: frozenset[str]) -> msgspec.json.Decoder[msgspec.Struct]:
+    """Return a decoder of the fields that may be large; all others are skipped, not built."""
+    fields = [(name, msgspec.Raw, msgspec.Raw(b"")) for name in sorted(names)]
+    return msgspec.json.Decoder(msgspec.defstruct("LargeParts", fields))
+
+
 def read_fields(
     body: bytes, fields: Sequence[Field], path: Mapping[str, str] | None = None
 ) -> dict[str, object]:
@@ -82,6 +113,7 @@ def _given(body: bytes, raw: Collection[str]) -> dict[str, object]:
     if not body.strip():
         return {}
     if raw:
+        check_rest(body, raw)
         return {
             name: value if name in raw else decode_json(bytes(value))
             for name, value in raw_fields(body).items()

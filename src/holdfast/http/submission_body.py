@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.fields import NULL, raw_fields, unknown, whole
+from holdfast.http.fields import MAX_REST, NULL, check_rest, raw_fields, unknown, whole
 from holdfast.model.acceptance import MOST_JOBS, read
+from holdfast.model.policy import MEBIBYTE
 from holdfast.model.reserved import RESERVED
 from holdfast.model.submission import Submission
 from holdfast.model.times import shown
@@ -63,50 +64,28 @@ class _CommonBatch(msgspec.Struct, forbid_unknown_fields=True):
 
 _common = msgspec.json.Decoder(_CommonSubmission)
 _common_batch = msgspec.json.Decoder(_CommonBatch)
-MAX_REST = 262_144
-"""Bytes of a submission beside its payload, or of a batch beside its jobs."""
+MAX_JOBS_REST = 4 * MEBIBYTE
+"""Bytes of all jobs of a batch beside their payloads."""
 _NOT_COMMON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
 
 def read_submission(body: bytes, *, key: str | None = None) -> Submission:
     """Read one submission; ``key`` is the idempotency key of the request's header."""
+    check_rest(body, ("payload",))
     if key is None:
         with contextlib.suppress(*_NOT_COMMON):
             return _common.decode(body).submission()
-    return _whole_submission(body, key)
-
-
-def _whole_submission(body: bytes, key: str | None) -> Submission:
-    _check_rest(body, "payload")
     return submission_of(raw_fields(body), key=key)
-
-
-def _check_rest(body: bytes, field: str) -> None:
-    """Refuse a large object unless one field makes it large: reading every name takes long."""
-    if len(body) <= MAX_REST:
-        return
-    with contextlib.suppress(*_NOT_COMMON):
-        parts = _large.decode(body)
-        size = len(body) - len(bytes(getattr(parts, field)))
-        if size > MAX_REST:
-            message = f"must have at most {MAX_REST} bytes beside {field}, got {size}"
-            raise ValidationError([Fault("body", "TOO_LARGE", message)])
-
-
-class _Large(msgspec.Struct):
-    """The fields that may be large; all others are skipped, not built."""
-
-    payload: msgspec.Raw = msgspec.Raw(b"")
-    jobs: msgspec.Raw = msgspec.Raw(b"")
 
 
 def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission], bool]:
     """Read a batch, and whether it is atomic."""
+    check_rest(body, ("jobs",))
+    _check_jobs(body)
     if key is None:
         with contextlib.suppress(*_NOT_COMMON):
             batch = _common_batch.decode(body)
             return [job.submission() for job in batch.jobs], batch.atomic
-    _check_rest(body, "jobs")
     given = raw_fields(body)
     faults = unknown(given, _BATCH)
     atomic = msgspec.json.decode(given["atomic"]) if "atomic" in given else True
@@ -131,14 +110,55 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
     return made, bool(atomic)
 
 
+def _check_jobs(body: bytes) -> None:
+    """Refuse a large batch with too many jobs, or with jobs that are large beside payloads."""
+    if len(body) <= MAX_REST:
+        return
+    try:
+        some = msgspec.structs.astuple(_some.decode(_jobs_of.decode(body).jobs))
+        jobs = [job for job in some if job is not None]
+    except _NOT_COMMON:
+        return  # read again, to say what is wrong with it
+    if len(jobs) > MOST_JOBS:
+        message = f"must be a list of 1 to {MOST_JOBS} jobs, got more"
+        raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
+    size = len(body) - sum(map(_payload_size, jobs))
+    if size > MAX_JOBS_REST:
+        message = f"must have at most {MAX_JOBS_REST} bytes beside payloads, got {size}"
+        raise ValidationError([Fault("body", "TOO_LARGE", message)])
+
+
+def _payload_size(job: msgspec.Raw) -> int:
+    try:
+        return len(bytes(_payload.decode(job).payload))
+    except _NOT_COMMON:
+        return 0
+
+
+class _PayloadOnly(msgspec.Struct):
+    payload: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _JobsOnly(msgspec.Struct):
+    jobs: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_SomeJobs = msgspec.defstruct(
+    "_SomeJobs",
+    [(f"job{number}", msgspec.Raw, None) for number in range(MOST_JOBS + 1)],
+    array_like=True,
+)
+"""The jobs of a batch up to one too many: further ones are skipped, not built."""
+_some = msgspec.json.Decoder(_SomeJobs)
+_jobs_of = msgspec.json.Decoder(_JobsOnly)
+_payload = msgspec.json.Decoder(_PayloadOnly)
 _BATCH = ("jobs", "atomic")
-_large = msgspec.json.Decoder(_Large)
 _jobs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _batch_job(job: msgspec.Raw, key: str | None) -> Submission:
     try:
-        _check_rest(bytes(job), "payload")
+        check_rest(bytes(job), ("payload",))
         given = raw_fields(bytes(job))
         own = any(given.get(name, NULL) != NULL for name in ("idempotency_key", "deduplication"))
         return submission_of(given, key=None if own else key)

@@ -10,7 +10,16 @@ import msgspec
 
 from holdfast.errors import Fault, PermanentError, ValidationError
 from holdfast.http.endpoint import LARGEST_BODY, LONG_LISTS, Call, Endpoint
-from holdfast.http.fields import NULL, Field, base64_bytes, decode_json, duration, raw_fields, text
+from holdfast.http.fields import (
+    NULL,
+    Field,
+    base64_bytes,
+    check_rest,
+    decode_json,
+    duration,
+    raw_fields,
+    text,
+)
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.http.routes.leases import (
@@ -125,6 +134,7 @@ def _child(job: msgspec.Raw) -> Submission:
     if not bytes(job).startswith(b"{"):
         message = f"must be a submission, got {shown(decode_json(bytes(job)))}"
         raise ValidationError([Fault("job", "INVALID", message)])
+    check_rest(bytes(job), ("payload",))
     return submission_of(raw_fields(bytes(job)))
 
 

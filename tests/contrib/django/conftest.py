@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
@@ -36,13 +39,19 @@ def configured(**given: Any) -> Iterator[None]:
             app.sync.close()
 
 
+@pytest.fixture(scope="session")
+def migrated() -> None:
+    """The tables of all applications, in a database in memory."""
+    call_command("migrate", run_syncdb=True, verbosity=0)
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    """The project over a SQLite file, with orders in a database of Django's."""
-    with ExitStack() as stack:
-        stack.enter_context(configured(URL=f"sqlite:///{tmp_path}/jobs.db"))
-        stack.enter_context(tables("default"))
+def project(migrated: None, tmp_path: Path) -> Iterator[Path]:
+    """The project over a SQLite file, with empty tables in a database of Django's."""
+    with configured(URL=f"sqlite:///{tmp_path}/jobs.db"):
         yield tmp_path
+    for model in (LogEntry, User, Order):
+        model.objects.all().delete()
 
 
 @pytest.fixture
@@ -72,8 +81,7 @@ def tables(alias: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if alias != "default":  # that one is in memory
-            connections[alias].close()  # a test may have closed it at the server
+        connections[alias].close()  # a test may have closed it at the server
         with connections[alias].schema_editor() as editor:
             editor.delete_model(Order)
 

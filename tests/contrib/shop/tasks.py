@@ -9,6 +9,7 @@ from django.db import connections
 from holdfast import PermanentError, Task
 from holdfast.contrib.django import app
 from holdfast.contrib.django.tasks_api import PACKAGE
+from tests.contrib.shop.models import Order
 
 if PACKAGE == "django.tasks":
     from django.tasks import task
@@ -85,6 +86,16 @@ def until_third(context: Any, word: str) -> list[Any]:
 @task(queue_name="queue_1", priority=60)
 def urgent() -> None:
     return None
+
+
+@task()
+def confirm(order_id: int) -> None:
+    Order.objects.filter(pk=order_id).update(confirmed=True)
+
+
+@task()
+async def confirm_async(order_id: int) -> None:
+    await Order.objects.filter(pk=order_id).aupdate(confirmed=True)
 
 
 @app.task("shop.connection_pid")

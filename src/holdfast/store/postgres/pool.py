@@ -7,8 +7,8 @@ import contextlib
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from holdfast.store.postgres.errors import (
     translated,
 )
 from holdfast.store.postgres.rows import Row, adapters
-from holdfast.store.postgres.settings import PostgresSettings, conninfo
+from holdfast.store.postgres.settings import NO_LIMIT, PostgresSettings, conninfo, store_conninfo
 
 T = TypeVar("T")
 Callback = Callable[[Connection], Awaitable[None]]
@@ -39,24 +39,15 @@ MAX_ATTEMPTS = 6
 """How often a call runs at most that lost to another transaction (deadlock, serialization)."""
 WARM = 4
 """Connections kept outside the pool: each has its plans and the tables' pages in its caches."""
+GROW_AFTER, QUIET_GROW_AFTER = 0.02, 0.25
+"""Seconds that a call waits for a connection in use before another one is opened, and that it
+waits in a quiet process: calls that it happens to make at the same moment need no second one."""
+WINDOW = 5.0
+"""Seconds in which calls are counted, and after which a connection without use is closed."""
+QUIET_CALLS = 100
+"""A process with fewer calls in a window is quiet, and keeps one connection."""
 RETURN_EVERY = 1000
 """Calls after which a connection goes back to the pool, which replaces old ones."""
-NO_LIMIT = timedelta(0)
-
-_SESSION = {
-    "default_transaction_isolation": "read committed",
-    "timezone": "UTC",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "jit": "off",
-}
-# A fresh jobs table has no statistics. The planner then collects and sorts all ready jobs for
-# every claim, and reads the whole table for every swap: 25 times slower, both measured. Generic
-# plans do neither, and are made once. Without sequential scans jobs are reached by their numbers,
-# however few there are, and so are locked in that order. Searches turn all of these on again.
-_TIMEOUTS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 # The store's errors contain what the pool of psycopg logs. Without this handler a program that
 # configures no logging gets those warnings on stderr, between its own lines of JSON.
@@ -120,7 +111,16 @@ class Pool:
         self._generation = 0
         """How often the server refused writes: older connections lead to such a server."""
         self._waiting = 0
+        self._lent = 0
+        """How many connections calls use."""
+        self._handed = 0
+        """How many are on their way from one call to another."""
+        self._next: deque[asyncio.Future[PostgresSession]] = deque()
+        """Calls that wait for the next connection to be free."""
         self._used = 0
+        self._window = (float("-inf"), 0)
+        """When calls were counted last, and how many there had been."""
+        self._is_quiet = True
 
     @property
     def wait(self) -> float:
@@ -132,6 +132,7 @@ class Pool:
         if self._is_closed:  # a pool opens only once
             self._pool, self._is_closed = self._store_pool(), False
         self._timeouts = CallTimeouts(self.limit + 1)  # the timer may be of another loop
+        self._next.clear()
         earlier = _cancellations()
         try:
             with self._connection_errors():
@@ -165,12 +166,14 @@ class Pool:
             try:
                 session = self._warm_session() or await self.borrow()
                 self._timeouts.start(session.connection)
+                self._lent += 1
                 try:
                     return await work(session)
                 except ReadOnlySqlTransaction:
                     await self._discard_connections()
                     raise
                 finally:
+                    self._lent -= 1
                     self._timeouts.stop(session.connection)
                     if not self._keep_warm(session):
                         await return_connection(self._pool, session.connection)
@@ -185,7 +188,7 @@ class Pool:
 
     async def connect(self, dsn: str = "") -> AsyncConnection[Row]:
         """Open a connection outside the pool: to listen, or for work that may take long."""
-        target = conninfo(dsn, {}) if dsn else self._conninfo(NO_LIMIT)
+        target = conninfo(dsn, {}) if dsn else store_conninfo(self._settings, NO_LIMIT)
         try:
             with translated():
                 connection = await AsyncConnection.connect(
@@ -204,6 +207,9 @@ class Pool:
 
     async def borrow(self) -> PostgresSession:
         """Take the connection used last, or one of the pool, which rotates them."""
+        is_used = self._lent or self._handed or self._waiting
+        if is_used and not self._warm and (session := await self._next_free()):
+            return session
         while self._warm:
             session = self._warm.pop()
             if session.connection.reader_socket or not session.connection.has_input():
@@ -214,6 +220,25 @@ class Pool:
             return self.session_on(await self.take_from(self._pool))
         finally:
             self._waiting -= 1
+
+    async def _next_free(self) -> PostgresSession | None:
+        """Wait a moment for a connection that another call uses."""
+        free: asyncio.Future[PostgresSession] = asyncio.get_running_loop().create_future()
+        self._next.append(free)
+        try:
+            async with asyncio.timeout(QUIET_GROW_AFTER if self._is_quiet else GROW_AFTER):
+                await free
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            if not free.cancelled():
+                self._handed -= 1
+                await return_connection(self._pool, free.result().connection)
+            raise
+        if free.cancelled():
+            return None
+        self._handed -= 1
+        return free.result()
 
     async def take_from(self, pool: AsyncConnectionPool[Connection]) -> Connection:
         """Take a connection from a pool; it uses ``wait_for``, see ``_raise_if_cancelled``."""
@@ -253,18 +278,33 @@ class Pool:
             await return_connection(self._pool, self._warm.pop().connection)
 
     def _keep_warm(self, session: PostgresSession) -> bool:
-        """Keep a healthy connection unless a call waits; the pool replaces old ones."""
-        self._used += 1
+        """Keep a healthy connection unless a call waits; the pool replaces or closes others."""
+        self._count_call()
         if (
             self._waiting
             or len(self._warm) >= self._max_warm
             or self._used % RETURN_EVERY == 0
+            or (self._is_quiet and self._warm)
             or session.connection.generation != self._generation
             or session.connection.pgconn.transaction_status != TransactionStatus.IDLE
         ):
             return False
+        while self._next:
+            waiting = self._next.popleft()
+            if not waiting.done():
+                waiting.set_result(session)
+                self._handed += 1
+                return True
         self._warm.append(session)
         return True
+
+    def _count_call(self) -> None:
+        self._used += 1
+        (begun, before), now = self._window, asyncio.get_running_loop().time()
+        if self._used - before >= QUIET_CALLS:
+            self._is_quiet, self._window = False, (now, self._used)
+        elif now - begun >= WINDOW:
+            self._is_quiet, self._window = True, (now, self._used)
 
     def session_on(self, connection: Connection) -> PostgresSession:
         """Return a session that runs the store's statements on a connection."""
@@ -273,7 +313,9 @@ class Pool:
         )
 
     def _store_pool(self) -> AsyncConnectionPool[Connection]:
-        return self._new_pool(self._conninfo(self._settings.timeout), self._configure)
+        return self._new_pool(
+            store_conninfo(self._settings, self._settings.timeout), self._configure
+        )
 
     def new_handler_pool(self, reset: Callback | None) -> AsyncConnectionPool[Connection]:
         """Return a pool, not open yet, of sessions with the settings of the server and role."""
@@ -298,14 +340,8 @@ class Pool:
             reset=reset,
             check=_check,
             timeout=self.wait,
+            max_idle=WINDOW,
             reconnect_timeout=self.wait,  # the next call starts over, without long pauses
-        )
-
-    def _conninfo(self, limit: timedelta) -> str:
-        if self._settings.pgbouncer:
-            return conninfo(self._settings.dsn, {})
-        return conninfo(
-            self._settings.dsn, {**_SESSION, **dict.fromkeys(_TIMEOUTS, _milliseconds(limit))}
         )
 
     def _connect_tried(self, error: Exception | None) -> None:
@@ -333,10 +369,6 @@ async def _in_transaction(
 ) -> T:
     async with session.connection.transaction():
         return await work(session)
-
-
-def _milliseconds(span: timedelta) -> int:
-    return span // timedelta(milliseconds=1)
 
 
 async def _check(connection: Connection) -> None:

@@ -27,6 +27,22 @@ _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}", re.ASCII)
 _URL = re.compile(r"postgres(?:ql)?:(//(?:[^@/]*@)?[^?]*)(?:\?(.*))?", re.DOTALL | re.IGNORECASE)
 """Split as libpq does it: a password may contain a question mark."""
 
+NO_LIMIT = timedelta(0)
+
+_SESSION = {
+    "default_transaction_isolation": "read committed",
+    "timezone": "UTC",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
+# A fresh jobs table has no statistics. The planner then collects and sorts all ready jobs for
+# every claim, and reads the whole table for every swap: 25 times slower, both measured. Generic
+# plans do neither, and are made once. Without sequential scans jobs are reached by their numbers,
+# however few there are, and so are locked in that order. Searches turn all of these on again.
+_TIMEOUTS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+
 
 class PostgresSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the server and use it; StoreError if a setting is invalid."""
@@ -171,6 +187,14 @@ def conninfo(dsn: str, session: Mapping[str, object]) -> str:
     if options := " ".join(filter(None, [own, str(others or "")])):
         params["options"] = options
     return make_conninfo("", **params)
+
+
+def store_conninfo(settings: PostgresSettings, limit: timedelta) -> str:
+    """Return the same for a session of the store, with a limit for its statements."""
+    if settings.pgbouncer:
+        return conninfo(settings.dsn, {})
+    milliseconds = limit // timedelta(milliseconds=1)
+    return conninfo(settings.dsn, {**_SESSION, **dict.fromkeys(_TIMEOUTS, milliseconds)})
 
 
 def _escaped(value: object) -> str:

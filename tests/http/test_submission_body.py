@@ -81,3 +81,12 @@ def test_both_ways_to_read_a_body_give_the_same_job_or_the_same_faults(
     (member,), atomic = read_batch(b'{"jobs":[' + body + b"]}")
     assert atomic
     assert field_by_field == _outcome(member)
+
+
+def test_whole_numbers_of_a_removal_rule_may_have_a_fraction_of_zero() -> None:
+    body = (
+        b'{"type": "t", "payload": 1, "remove_on_fail": {"age": 1.5, "count": 5.0, "limit": 1e2}}'
+    )
+
+    for made in (submission_of(raw_fields(body)), read_submission(body)):
+        assert {"age": 1.5, "count": 5, "limit": 100} == made.remove_on_fail

@@ -60,7 +60,7 @@ def test_deduplication_is_read(option: object, expected: Deduplication) -> None:
         ({"id": "a\x00"}, "deduplication.id", "INVALID"),
         ({"id": "a", "ttl": "soon"}, "deduplication.ttl", "INVALID_DURATION"),
         ({"id": "a", "ttl": 0}, "deduplication.ttl", "OUT_OF_RANGE"),
-        ({"id": "a", "extend": True}, "deduplication.extend", "INVALID"),
+        ({"id": "a", "extend": True}, "deduplication.extend", "CONFLICT"),
         ({"id": "a", "replace": 1}, "deduplication.replace", "INVALID"),
         ({"id": "a", "debounce": 1}, "deduplication.debounce", "UNKNOWN_FIELD"),
     ],

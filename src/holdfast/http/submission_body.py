@@ -174,7 +174,7 @@ def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -
     faults = _payload_faults(fields)
     for name in ("max_attempts", "priority", "remove_on_complete", "remove_on_fail"):
         if name in fields:
-            fields[name] = whole(fields[name])
+            fields[name] = _whole_numbers(fields[name])
     tags = fields.get("tags")
     if isinstance(tags, dict):
         faults += tag_faults(tags)
@@ -183,6 +183,13 @@ def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -
         fields["idempotency_key"] = key
     made = read(fields)
     return replace(made, faults=(*made.faults, *faults)) if faults else made
+
+
+def _whole_numbers(value: object) -> object:
+    """Return a value, or an object of values, in which JSON's 5.0 is the whole number 5."""
+    if isinstance(value, dict):
+        return {name: whole(part) for name, part in value.items()}
+    return whole(value)
 
 
 def tag_faults(tags: Mapping[str, object]) -> tuple[Fault, ...]:

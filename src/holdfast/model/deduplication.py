@@ -75,7 +75,7 @@ def _part_faults(given: Mapping[str, object]) -> list[Fault]:
     if "id" not in given:
         faults.append(Fault(f"{FIELD}.id", "REQUIRED", "is required"))
     if given.get("extend") is True and "ttl" not in given:
-        faults.append(Fault(f"{FIELD}.extend", "INVALID", "needs a ttl to extend"))
+        faults.append(Fault(f"{FIELD}.extend", "CONFLICT", "needs a ttl to extend"))
     return faults
 
 
@@ -92,7 +92,7 @@ def _faults_with(given: Mapping[str, object], submission: object, terms: Terms) 
     others = ("depends_on", "hold") if keeps_last else ()
     refused = [name for name in ("idempotency_key", *others) if getattr(submission, name)]
     part = f"{FIELD}.keep_last_if_active" if keeps_last else FIELD
-    return [Fault(part, "INVALID", f"cannot be combined with {name}") for name in refused]
+    return [Fault(part, "CONFLICT", f"cannot be combined with {name}") for name in refused]
 
 
 def _fault(name: str, value: object) -> Fault | None:

@@ -194,7 +194,7 @@ async def test_payload_that_does_not_fit_fails_permanently_and_names_the_field(
     app: Holdfast, drain: Drain, function: Callable[..., object], payload: object, message: str
 ) -> None:
     job_id = (await app.submit("t", payload)).job_id
-    app.register("t", function)
+    app.register("t", function, on_mismatch="fail")
 
     await drain()
 

@@ -213,8 +213,8 @@ MUTANTS = (
     ),
     _in(
         "model/acceptance.py",
-        "    inherited = Extra(headers=read_extra(spawner.extra).headers)",
-        "    inherited = Extra()",
+        "    inherited = replace(own, headers=read_extra(spawner.extra).headers)",
+        "    inherited = own",
         "a spawned job does not inherit the headers of its spawner",
     ),
     _in(

@@ -126,7 +126,7 @@ async def test_a_payload_that_does_not_fit_fails_for_good_and_names_the_field(
 
     async with app:
         job = await app.submit("typed", {"count": "many"})  # before its code is known
-        app.register("typed", typed)
+        app.register("typed", typed, on_mismatch="fail")
     async with working(app):
         assert State.FAILED is await ended(app, job.job_id)
         failure = (await app.failure(job.job_id)).failure

@@ -20,7 +20,6 @@ from holdfast.model.dependencies import Node, order
 from holdfast.model.job import (
     DependencyKind,
     Encoding,
-    Extra,
     Job,
     Priority,
     extra_document,
@@ -139,7 +138,8 @@ def accept(
 
 def _spawned(job: Job, spawner: Spawner) -> Job:
     """Return a plain job as the child of a running one, as ``SubmissionReader`` makes it."""
-    inherited = Extra(headers=read_extra(spawner.extra).headers)
+    own = read_extra(job.extra)
+    inherited = replace(own, headers=read_extra(spawner.extra).headers)
     return replace(
         job,
         spawned_by=spawner.job_id,

@@ -242,8 +242,8 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     headers: Mapping[str, str] = {}
     """Context that travels with a job and the jobs it spawns, such as a trace."""
-    scheduled_at: datetime | None = None
-    """The instant that the submission named; None for one that named a delay, or neither."""
+    scheduled_at: datetime | None = None  # the instant that the submission named, if any
+    version: int = 1  # of the task that the payload was made for
 
 
 NO_EXTRA = Extra()

@@ -14,7 +14,15 @@ import msgspec
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.deduplication import Deduplication
-from holdfast.model.job import DEFAULT_QUEUE, DependencyKind, Encoding, Job, Priority
+from holdfast.model.job import (
+    DEFAULT_QUEUE,
+    DependencyKind,
+    Encoding,
+    Extra,
+    Job,
+    Priority,
+    extra_document,
+)
 from holdfast.model.policy import Backoff, Limits, effective_timeout
 from holdfast.model.profiles import STANDARD, Profile
 from holdfast.model.removal import Removal
@@ -80,6 +88,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     backoff: Backoff | None = None
     retry_timeouts: bool = True
     retry_crashes: bool = True
+    version: int = 1
+    """The version of the payloads."""
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -95,6 +105,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     backoff: Backoff | None = None
     retry_timeouts: bool = True
     retry_crashes: bool = True
+    version: int = 1
     limits: Limits = Limits()
     misfit: Misfit | None = None
     internal: bool = False
@@ -156,6 +167,7 @@ def defaults_for(
         backoff=declared.backoff,
         retry_timeouts=declared.retry_timeouts,
         retry_crashes=declared.retry_crashes,
+        version=declared.version,
         limits=limits,
         misfit=misfit,
     )
@@ -207,6 +219,7 @@ def default_job(defaults: Defaults) -> Job:
         retry_crashes=defaults.retry_crashes,
         priority=int(profile.priority if defaults.priority is None else defaults.priority),
         max_attempts=defaults.max_attempts or profile.max_attempts,
+        extra=extra_document(Extra(version=defaults.version)),
     )
 
 

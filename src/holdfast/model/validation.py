@@ -93,6 +93,8 @@ class SubmissionReader:
         self._payload = self._default.payload
         self._values: dict[str, object] = {}
         self._extra: dict[str, object] = {}
+        if defaults.version != 1:
+            self._extra["version"] = defaults.version
         self._lifetime = self._default.lifetime
         self._priority = self._default.priority
         self._due_at: datetime | None = None

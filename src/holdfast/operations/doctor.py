@@ -12,6 +12,7 @@ from holdfast.encryption.envelope import unwrap
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
+from holdfast.model.versions import awaits_version
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.clock_reports import clock_findings
 from holdfast.operations.quarantine import failing, quarantined
@@ -50,6 +51,7 @@ async def examine(
         *await _if_readable("quarantine", _set_aside(store)),
         *_leaks(present),
         *await _if_readable("workers", _unserved(store, tallies, present)),
+        *await _if_readable("versions", _mismatched(store)),
         *await _if_readable("leases", _overdue(store)),
         *await _if_readable("due", _due(store)),
         *await _if_readable("dependencies", _waiting(store)),
@@ -153,6 +155,25 @@ def _no_worker(queue: str, type_: str, count: int) -> Finding:
         f"{count} ready job(s) of type {type_!r} in queue {queue!r}, and no worker for them.",
         f"Start one that serves the queue (-Q {queue}) and has a handler for the type.",
     )
+
+
+async def _mismatched(store: Store) -> list[Finding]:
+    """Jobs whose payload fits no task of the workers that claimed them."""
+    page = await store.find(Search(states=(State.RETRYING,), limit=MOST))
+    waiting: dict[str, list[Job]] = {}
+    for job in page.jobs:
+        if awaits_version(job):
+            waiting.setdefault(job.type, []).append(job)
+    return [
+        Finding(
+            "versions",
+            Level.WARN,
+            f"{_many(jobs)} of type {type_!r} wait for a worker of another version:"
+            f" {jobs[0].failure.message if jobs[0].failure else ''}.",
+            "Deploy workers with the code that submitted them, or a version that upgrades them.",
+        )
+        for type_, jobs in sorted(waiting.items())
+    ]
 
 
 def _by_queue(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:

@@ -8,8 +8,9 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.dependencies import end_on_retry
-from holdfast.model.job import TERMINAL, DamagedJob, Job, State
+from holdfast.model.job import TERMINAL, DamagedJob, Job, State, read_extra
 from holdfast.model.times import format_timestamp
+from holdfast.model.versions import awaits_version
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.origins import JobSettings, job_settings
 from holdfast.operations.quarantine import failing
@@ -29,6 +30,7 @@ class Cause(StrEnum):
     BACKING_OFF = "BACKING_OFF"
     QUEUE_PAUSED = "QUEUE_PAUSED"
     LIMIT_REACHED = "LIMIT_REACHED"
+    OTHER_VERSION = "OTHER_VERSION"
     NO_WORKER = "NO_WORKER"
     READY = "READY"
     DAMAGED = "DAMAGED"
@@ -76,12 +78,36 @@ async def _reason(store: Store, job: Job) -> Reason:
         case State.DELAYED:
             return await _later(store, job, Cause.DELAYED, "it waits for its time")
         case State.RETRYING:
-            why = str(job.failure or "a failure")
-            return await _later(
-                store, job, Cause.BACKING_OFF, f"it waits for its next attempt after {why!r}"
-            )
+            return await _retrying(store, job)
         case _:
             return await _ready(store, job)
+
+
+async def _retrying(store: Store, job: Job) -> Reason:
+    if awaits_version(job):
+        return await _mismatched(store, job)
+    message = f"it waits for its next attempt after {str(job.failure or 'a failure')!r}"
+    return await _later(store, job, Cause.BACKING_OFF, message)
+
+
+async def _mismatched(store: Store, job: Job) -> Reason:
+    """A payload that the workers of this version cannot read."""
+    assert job.failure is not None
+    present = {w.id: w.app_version for w in await workers(store) if w.serves(job.queue, job.type)}
+    when = format_timestamp(job.due_at) if job.due_at else "now"
+    details: dict[str, object] = {
+        "due_at": when,
+        "reason": job.failure.message,
+        "refused_by": job.failure.worker,
+        "workers": present,
+        "task_version": read_extra(job.extra).version,
+        "waits_until": format_timestamp(job.expires_at),
+    }
+    message = (
+        f"it waits for a worker of another version: {job.failure.message}"
+        f" (in worker {job.failure.worker}); the next try is at {when}"
+    )
+    return Cause.OTHER_VERSION, message, details
 
 
 def _damaged(job: DamagedJob) -> Reason:

@@ -12,6 +12,7 @@ from holdfast.model.policy import Backoff, CustomDelay, declared_backoff
 from holdfast.model.times import Span, parse_duration
 from holdfast.store import LimitRule
 from holdfast.tasks.registry import HandlerOptions, RunnerKind
+from holdfast.tasks.upgrades import OnMismatch, Upgrade
 
 T = TypeVar("T")
 
@@ -39,6 +40,10 @@ class TaskOptions(TypedDict, total=False):
     permanent: Sequence[type[BaseException]]
     temporary: Sequence[type[BaseException]]
     memory_limit: int | None
+    aliases: Sequence[str]
+    version: int
+    upgrades: Mapping[int, Upgrade]
+    on_mismatch: OnMismatch | str
 
 
 def handler_options(**given: Unpack[TaskOptions]) -> HandlerOptions:
@@ -110,6 +115,18 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _on_mismatch(value: str) -> OnMismatch:
+    if value not in tuple(OnMismatch):
+        raise ValueError(f"must be one of {', '.join(OnMismatch)}, got {value!r:.60}")
+    return OnMismatch(value)
+
+
+def _names(value: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ValueError(f"must be a list of types, got {value!r:.60}")  # one kind of fault
+    return tuple(value)
+
+
 _READERS: dict[str, Callable[[Any], object]] = {
     "priority": _priority,
     "timeout": parse_duration,
@@ -119,6 +136,9 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "retry_timeouts": _flag,
     "retry_crashes": _flag,
     "runner": _runner,
+    "aliases": _names,
+    "upgrades": dict,
+    "on_mismatch": _on_mismatch,
     "permanent": tuple,
     "temporary": tuple,
 }

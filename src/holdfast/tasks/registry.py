@@ -34,6 +34,7 @@ from holdfast.store import LimitRule
 from holdfast.tasks.depends import SignatureError
 from holdfast.tasks.seams import Seams
 from holdfast.tasks.signature import Signature
+from holdfast.tasks.upgrades import OnMismatch, Upgrade, upgraded, version_faults
 
 Function = Callable[..., object]
 
@@ -66,6 +67,12 @@ class HandlerOptions(Declaration, frozen=True, kw_only=True):
     """Exceptions to retry although a broader class is in ``permanent``."""
     memory_limit: int | None = None
     """Bytes of address space a child of the process runner may use."""
+    aliases: tuple[str, ...] = ()
+    """Earlier types of the task, whose jobs it runs as well."""
+    upgrades: Mapping[int, Upgrade] = {}
+    """For each earlier version, the function that makes its payloads those of the next one."""
+    on_mismatch: OnMismatch = OnMismatch.WAIT
+    """What happens to a job whose payload does not fit."""
 
     @property
     def declaration(self) -> Declaration:
@@ -90,6 +97,12 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """The middleware and resources of its app."""
     wants_context: bool
     """Whether the function takes a context, or has dependencies, which may take it."""
+
+    def unpack(self, job: Job) -> dict[str, object]:
+        """Return the arguments in a payload; MismatchError when it does not fit the task."""
+        if job.extra is not None or self.options.version != 1:
+            job = upgraded(job, self.options.version, self.options.upgrades)
+        return self.signature.unpack(job)
 
     def category(self, error: BaseException) -> FailureCategory:
         """Classify an exception that is not one of holdfast's own."""
@@ -195,6 +208,7 @@ class Registry:
         message = _problem(function, options, self._limits, queue_rule) or self._reserved_name(
             type_, options.queue or ""
         )
+        message = message or self._alias_problem(handlers, type_, options.aliases)
         if not message:
             try:
                 signature = Signature(function)
@@ -213,8 +227,21 @@ class Registry:
             seams=self.seams,
             wants_context=signature.context is not None or bool(signature.dependencies),
         )
+        for alias in options.aliases:
+            handlers[alias] = msgspec.structs.replace(handlers[type_], type=alias)
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)
+
+    def _alias_problem(
+        self, handlers: Mapping[str, Handler], type_: str, aliases: Sequence[str]
+    ) -> str:
+        for alias in aliases:
+            if not _matches(TYPE_RULE, alias):
+                return f"aliases must match {TYPE_RULE.pattern}, got {alias!r:.60}"
+            holder = handlers.get(alias)
+            if alias == type_ or (holder and alias not in holder.options.aliases):
+                return f"aliases: {alias!r} is registered already"
+        return ""
 
     def _reserved_name(self, type_: str, queue: str) -> str:
         for field, name in (("type", type_), ("queue", queue)):
@@ -277,6 +304,7 @@ def _option_faults(
         yield timeout_fault(options.timeout, limits.timeout)
     if options.backoff is not None:
         yield from options.backoff.faults()
+    yield from version_faults(options.version, options.upgrades)
 
 
 def _matches(rule: re.Pattern[str], value: object) -> bool:

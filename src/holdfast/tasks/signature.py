@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import Fault, PermanentError, ValidationError
+from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Encoding, Job
 from holdfast.model.payload import is_model
 from holdfast.tasks.depends import (
@@ -26,6 +26,7 @@ from holdfast.tasks.depends import (
     dependencies_of,
     hints_of,
 )
+from holdfast.tasks.upgrades import MismatchError
 
 WHOLE = "payload"
 UNFIT = "payload does not fit the task: "
@@ -86,7 +87,7 @@ class Signature:
         return named | named.pop(self._rest, {}) if self._rest else named
 
     def unpack(self, job: Job) -> dict[str, object]:
-        """Return the arguments in a payload; PermanentError when it does not fit the function."""
+        """Return the arguments in a payload; MismatchError when it does not fit the function."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job.payload)
         data = job.payload if self._whole or job.payload != b"null" else b"{}"
@@ -114,7 +115,7 @@ class Signature:
                 self._decoder.decode(b"{}")
         except msgspec.DecodeError as error:
             return str(error)
-        except PermanentError as error:
+        except MismatchError as error:
             return error.message.removeprefix(UNFIT)
         return ""
 
@@ -148,8 +149,8 @@ def _context_of(signature: inspect.Signature, hints: Mapping[str, object]) -> st
     return next((name for name in names if hints.get(name) in CONTEXTS), None)
 
 
-def _unfit(why: str) -> PermanentError:
-    return PermanentError(f"{UNFIT}{why}", code="PAYLOAD_INVALID")
+def _unfit(why: str) -> MismatchError:
+    return MismatchError(f"{UNFIT}{why}")
 
 
 def decode_output(function: Callable[..., object], output: object) -> Any:

@@ -17,6 +17,7 @@ from holdfast.worker.outcomes import (
     Failed,
     Interrupted,
     Interruption,
+    Mismatched,
     Outcome,
     Succeeded,
     Waiting,
@@ -97,15 +98,20 @@ def attempt_outcome(job: Job, outcome: Outcome, *, cancelled: bool) -> AttemptOu
             return AttemptOutcome.COMPLETED
         case Waiting():
             return AttemptOutcome.WAITING
+        case Mismatched():
+            return AttemptOutcome.RELEASED
         case Interrupted(why):
             return _INTERRUPTED[why]
         case Failed(failure):
-            if not failure.uses_attempt:
-                return AttemptOutcome.RELEASED
-            if cancelled:
-                return AttemptOutcome.CANCELLED
-            again = _has_another(job, failure)
-            return AttemptOutcome.RETRYING if again else AttemptOutcome.FAILED
+            return _failed_outcome(job, failure, cancelled=cancelled)
+
+
+def _failed_outcome(job: Job, failure: Failure, *, cancelled: bool) -> AttemptOutcome:
+    if not failure.uses_attempt:
+        return AttemptOutcome.RELEASED
+    if cancelled:
+        return AttemptOutcome.CANCELLED
+    return AttemptOutcome.RETRYING if _has_another(job, failure) else AttemptOutcome.FAILED
 
 
 def _has_another(job: Job, failure: Failure) -> bool:

@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.model.job import DamagedJob, DependencyKind, Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
+from holdfast.model.versions import MISMATCH
 from holdfast.observe.current import CURRENT_JOB, CurrentJob
 from holdfast.operations.quarantine import damage_failure, set_aside
 from holdfast.runtime.host import HOST
@@ -30,8 +31,17 @@ from holdfast.store import Store
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.registry import Handler
 from holdfast.tasks.scope import OwnLoopScope, Scope, run_now
+from holdfast.tasks.upgrades import MismatchError, OnMismatch
 from holdfast.worker.around import Around, Provide
-from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded, Waiting
+from holdfast.worker.outcomes import (
+    Failed,
+    Interrupted,
+    Interruption,
+    Mismatched,
+    Outcome,
+    Succeeded,
+    Waiting,
+)
 from holdfast.worker.traces import MAX_TRACE, trace_of
 
 MAX_MESSAGE = 4096
@@ -117,6 +127,8 @@ def failed(
             return Interrupted(Interruption.LEASE_LOST)
         case WaitForChildren():
             return Waiting(DependencyKind(error.kind))
+        case MismatchError() if handler.options.on_mismatch is OnMismatch.WAIT:
+            return Mismatched(_mismatch(error))
         case PermanentError():
             category = FailureCategory.PERMANENT
         case TemporaryError():
@@ -161,10 +173,15 @@ def _arguments(
         require_decrypted(job.payload, "payload")
     if job.checkpoint is not None:
         require_decrypted(job.checkpoint, "checkpoint")
-    arguments = handler.signature.unpack(job)
+    arguments = handler.unpack(job)
     if handler.signature.context is not None:
         arguments[handler.signature.context] = context
     return arguments
+
+
+def _mismatch(error: MismatchError) -> Failure:
+    message = clean(error.message, MAX_MESSAGE)
+    return Failure(category=FailureCategory.TEMPORARY, message=message, code=MISMATCH, host=HOST)
 
 
 def _answer(value: object, context: JobContext | SyncJobContext | None) -> Succeeded:

@@ -44,4 +44,10 @@ class Waiting(msgspec.Struct, frozen=True, tag=True):
     kind: DependencyKind
 
 
-Outcome = Succeeded | Failed | Interrupted | Waiting
+class Mismatched(msgspec.Struct, frozen=True, tag=True):
+    """The payload does not fit the task of this worker: another one may know better."""
+
+    failure: Failure
+
+
+Outcome = Succeeded | Failed | Interrupted | Waiting | Mismatched

@@ -14,6 +14,7 @@ from holdfast.model import lifecycle
 from holdfast.model.children import waiting
 from holdfast.model.deadlines import timeout_failure
 from holdfast.model.job import Failure, FailureCategory, Job, State
+from holdfast.model.versions import awaiting_version, awaits_version
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.changes import decide_and_swap
@@ -23,7 +24,15 @@ from holdfast.runtime.host import HOST
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from holdfast.worker.channel import Notes
-from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded, Waiting
+from holdfast.worker.outcomes import (
+    Failed,
+    Interrupted,
+    Interruption,
+    Mismatched,
+    Outcome,
+    Succeeded,
+    Waiting,
+)
 from holdfast.worker.run import Run
 from holdfast.worker.supervisor.protocol import LeaseListener
 
@@ -199,19 +208,34 @@ class Settler:
         job = lifecycle.held_again(job, now=now)
         if isinstance(outcome, Succeeded):  # nearly always, and quicker than as a pattern
             return lifecycle.completed(job, outcome.result, now=now)
+        failure = self._without_failure(run, outcome, job, now)
+        if isinstance(failure, Job):
+            return failure
+        after = self._after_failure(run, failure, job, now)
+        return as_read if self._is_left_to_stall(run, failure, job, after) else after
+
+    def _without_failure(
+        self,
+        run: Run,
+        outcome: Failed | Interrupted | Waiting | Mismatched,
+        job: Job,
+        now: datetime,
+    ) -> Job | Failure:
+        """Return the job after an outcome that is no failed attempt, else the failure."""
         match outcome:
             case Interrupted(Interruption.CANCELLED):
                 return lifecycle.cancelled(job, now=now)
             case Interrupted(why) if why in _GIVEN_BACK:
                 return lifecycle.given_back(job, now=now, reason=_GIVEN_BACK[why])
+            case Interrupted():
+                return timeout_failure(run.timeout, HOST)
             case Waiting(kind):
                 return waiting(job, kind, now=now)
-            case Interrupted():
-                failure = timeout_failure(run.timeout, HOST)
+            case Mismatched(failure):
+                jitter = self._randomness.jitter()
+                return awaiting_version(job, failure, now=now, jitter=jitter)
             case Failed(failure):
-                pass
-        after = self._after_failure(run, failure, job, now)
-        return as_read if self._is_left_to_stall(run, failure, job, after) else after
+                return failure
 
     def _is_left_to_stall(self, run: Run, failure: Failure, job: Job, after: Job) -> bool:
         """Whether nothing is written about a failure, as BullMQ does without its function.
@@ -268,8 +292,11 @@ class Settler:
             self._outage.failed(error)
 
     def _report(self, run: Run, after: Job) -> None:
+        event = _EVENTS.get(after.state, "job.released")
+        if after.state is State.RETRYING and awaits_version(after):
+            event = "job.mismatched"
         self._observer.emit(
-            _EVENTS.get(after.state, "job.released"),
+            event,
             job_id=after.id,
             type=after.type,
             queue=after.queue,
@@ -304,6 +331,8 @@ def _ignored(outcome: Outcome, after: Job) -> str | None:
                 "what the handler returned, or set after its block, is not kept:"
                 " call ctx.set_result() before the block ends"
             )
+        case Mismatched(failure):
+            return str(failure)
         case Waiting():
             return "the job cannot wait for its children any more"
         case Succeeded():

@@ -21,7 +21,7 @@ from holdfast.errors import (
 )
 from holdfast.model.children import ChildJob
 from holdfast.model.job import CancelRequest, Encoding, Job, LogLine, Progress
-from holdfast.worker.outcomes import Failed, Interrupted, Succeeded, Waiting
+from holdfast.worker.outcomes import Outcome
 
 HEADER = 4
 """Bytes of the length before each message."""
@@ -134,7 +134,7 @@ class ReadChildren(msgspec.Struct, frozen=True, tag=True):
 class Done(msgspec.Struct, frozen=True, tag=True):
     """The outcome of the job; a child that is ``leaving`` takes no other."""
 
-    outcome: Succeeded | Failed | Interrupted | Waiting
+    outcome: Outcome
     leaving: bool
 
 

@@ -163,7 +163,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_bounded(self) -> None:
-        assert 0 <= self.job.attempt <= self.job.max_attempts
+        granted = self.job.generation - 1  # at most one attempt for each time it was reopened
+        assert 0 <= self.job.attempt <= self.job.max_attempts + granted
 
     @invariant()
     def an_ended_job_says_when_and_why(self) -> None:

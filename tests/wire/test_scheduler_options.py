@@ -56,6 +56,8 @@ async def test_python_makes_the_next_job_as_node_does(
 
     ours, theirs = [await _next_job(raw, f"{prefix}:{queue}") for queue in ("q", "n")]
     assert theirs == ours
+    ours, theirs = [await _follower(raw, f"{prefix}:{queue}") for queue in ("q", "n")]
+    assert theirs == ours
 
 
 @pytest.mark.req("B-1")
@@ -78,6 +80,13 @@ async def test_schedule_waits_when_its_next_job_exists_already(
         assert "1" == await raw.hget(f"{base}:repeat:s", "ic")
         events = [fields["event"] for _, fields in await raw.xrange(f"{base}:events")]
         assert 1 == events.count("duplicated")
+
+
+async def _follower(raw: Redis, base: str) -> bool | None:
+    """Return whether the job that ran names the next one; None when it names none."""
+    (ended,) = await raw.zrange(f"{base}:completed", 0, -1)
+    named = await raw.hget(f"{base}:{ended}", "nrjid")
+    return named and named in await raw.zrange(f"{base}:delayed", 0, -1)
 
 
 async def _next_job(raw: Redis, base: str) -> object:

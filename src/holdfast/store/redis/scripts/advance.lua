@@ -32,6 +32,8 @@ else
     push(q, id, priority)
     emit(q, 'waiting', 'jobId', id)
   end
+  -- BullMQ 5 stores in each job which one follows.
+  if q.uses_paused_list then call('HSET', q.base .. ARGV[9], 'nrjid', id) end
   q.moved = {id}
 end
 reconcile_moved()

@@ -29,6 +29,7 @@ OPERATIONS = [
     "get",
     "wait",
     "search",
+    "count",
     "stats",
     "cancel",
     "cancel_batch",

@@ -31,6 +31,7 @@ MATRIX = {
     "submitJob": "yes no no no yes",
     "submitBatch": "yes no no no yes",
     "listJobs": "yes no yes yes yes",
+    "countJobs": "no no yes yes yes",
     "searchJobs": "yes no yes yes yes",
     "getJob": "yes no yes yes yes",
     "getResult": "yes no yes yes yes",

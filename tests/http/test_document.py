@@ -137,7 +137,7 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         DependencyOutput DependencyOutputs OutputEncoding
         DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
         FailureCategory FailureDetails FailureGroup FailureGroups FailureInfo FailureSearchResult
-        Health JobEvent JobPayload JobResult
+        Health JobCounts JobEvent JobPayload JobResult
         JobSearchResult JobSetting JobSettings JobStatus JobSubmission LatencyStats LeaseState
         LeaseStates LogLine LogLines Origin ProgressInfo QueueAgeing QueueInfo QueueList QueueState
         QueueStats

@@ -91,3 +91,22 @@ async def test_client_reads_series() -> None:
         assert {"default": 1, "x": 0} == {
             name: sum(line.submitted) for name, line in found.by_queue.items()
         }
+
+
+async def test_jobs_are_searched_and_counted_on_every_store(any_site: Site) -> None:
+    site = any_site
+    job_id = await site.submit("email.send", 1, tags={"t": "1"})
+    await site.submit("report", 1)
+    failed = await _fail(site, "no", priority="CRITICAL")
+
+    found = await site.get(f"{API}/jobs?types=email.*&id_prefix={job_id[:8]}")
+    coded = await site.post(f"{API}/jobs/search", {"code": "X", "worker": None})
+    counted = await site.post(f"{API}/jobs/count", {"tags": {"t": "1"}})
+    every = await site.post(f"{API}/jobs/count")
+    wrong = await site.post(f"{API}/jobs/count", {"limit": 5})
+
+    assert [job_id] == [job["job_id"] for job in found.json["jobs"]]
+    assert [] == coded.json["jobs"]
+    assert {"SCHEDULED": 1} == counted.json["by_state"]
+    assert 3 == every.json["total"], failed
+    assert 400 == wrong.status

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
+from holdfast.model.job import State
+from holdfast.store import Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.statements import statement
+from holdfast.store.postgres.matching import KindCount, branches, parameters
+from holdfast.store.postgres.statements import completed, statement
 from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
@@ -208,3 +212,28 @@ async def test_locks_with_a_prefix_are_a_range_of_the_index(store: PostgresStore
     assert "name >= $" in condition
     assert "name < $" in condition
     assert "Seq Scan" not in {node["Node Type"] for node in _nodes(plan)}
+
+
+async def test_oldest_ready_job_is_found_by_the_index_of_ready_ones(store: PostgresStore) -> None:
+    plan = await _generic_plan(store, "queues")
+
+    read = [node for node in _nodes(plan) if node.get("Relation Name") == "job"]
+    assert ["job_ready"] == [node.get("Index Name") for node in read]
+
+
+async def test_jobs_by_the_beginning_of_an_id_are_a_range_of_the_index(
+    store: PostgresStore,
+) -> None:
+    async with borrowed_session(store) as session:
+        await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body")
+        search = Search(id_prefix="3f2a", states=(State.COMPLETED, State.FAILED))
+        (branch,) = branches(search, [KindCount("COMPLETED", None, MANY, MANY, MANY)])
+        sql = completed(
+            f"EXPLAIN (FORMAT JSON) SELECT number FROM {branch.sql(search)}"
+            f" ORDER BY {branch.place(search)} DESC LIMIT 51",
+            SCHEMA,
+        )
+        found = await session.run_once(sql, parameters(search))
+
+    indexes = {node.get("Index Name") for node in _nodes(json.loads(found[0][0])[0]["Plan"])}
+    assert "body_id" in indexes

@@ -256,3 +256,38 @@ async def test_page_far_into_the_records_costs_no_more_than_the_first(
 
     far = keys[500 if last else 4500]
     assert await effort(far) <= 2 * await effort("")
+
+
+async def test_oldest_ready_job_is_found_by_the_index_of_ready_ones(hand: Hand) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+
+    await hand.add("ready")
+    plans = await _plans(hand.store, hand.store.queues)
+
+    steps = [step for each in plans.values() for step in each if " job" in step]
+    assert steps
+    assert all("INDEX job_ready (queue=?" in step for step in steps)
+
+
+@pytest.mark.parametrize("namespace", [None, "acme"])
+async def test_measures_by_the_minute_are_a_range_of_minutes(
+    hand: Hand, namespace: str | None
+) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+
+    plans = await _plans(hand.store, lambda: hand.store.stats(HOUR, namespace, by_minute=True))
+
+    steps = [step for each in plans.values() for step in each if "minute" in step]
+    assert steps
+    assert [] == [step for step in steps if "SCAN minute" in step]
+
+
+async def test_beginning_of_an_id_is_a_range_of_the_index(hand: Hand) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+    prefix = hand.job("good").id[:6]
+
+    plans = await _plans(hand.store, lambda: hand.store.find(Search(id_prefix=prefix)))
+
+    steps = [step for each in plans.values() for step in each if step.startswith("SEARCH job")]
+    assert [step for step in steps if "INDEX job_id (id>? AND id<?)" in step]
+    assert [] == [step for each in plans.values() for step in each if SCAN.search(step)]

@@ -22,7 +22,9 @@ _PRIORITY = click.option(
 )
 
 _FILTERS = (
-    click.option("--type", "types", multiple=True, help="Only this type; may be repeated."),
+    click.option(
+        "--type", "types", multiple=True, help="Only this type, or email.*; may be repeated."
+    ),
     click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated."),
     click.option(
         "--state",
@@ -34,6 +36,9 @@ _FILTERS = (
     _PRIORITY,
     click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only with this tag."),
     click.option("--correlation-id", metavar="ID", help="Only with this correlation id."),
+    click.option("--id-prefix", metavar="TEXT", help="Only ids that begin so."),
+    click.option("--code", help="Failed with this code; without --state, those failed now."),
+    click.option("--worker", help="Of this worker; without --state, those that run."),
     click.option("--created-after", metavar="TIME", help="Submitted at or after this time."),
     click.option("--created-before", metavar="TIME", help="Submitted before this time."),
     click.option("--updated-after", metavar="TIME", help="Last changed at or after this time."),

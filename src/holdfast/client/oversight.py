@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from holdfast.client.requests import query
+from holdfast.client.requests import encode_body, query
 from holdfast.client.schedules import ServiceRequests
 from holdfast.model.failure_groups import FailureGroups
+from holdfast.model.results import JobCounts
 from holdfast.model.series import Series
 from holdfast.model.times import Span
 from holdfast.operations.changes import read_span
+from holdfast.operations.filters import JobFilter
 
 
 class RemoteOversight(ServiceRequests, Protocol):
@@ -21,6 +23,10 @@ class RemoteOversight(ServiceRequests, Protocol):
         """Return the failures of a window in groups."""
         window = query({"time_range": read_span("time_range", time_range)})
         return await self.request("GET", f"/failures/groups{window}", FailureGroups)
+
+    async def count(self, wanted: JobFilter) -> JobCounts:
+        """Return how many jobs match, by state."""
+        return await self.request("POST", "/jobs/count", JobCounts, encode_body(wanted))
 
     async def series(
         self,

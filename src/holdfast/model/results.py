@@ -50,6 +50,18 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[SubmissionResult, ...]
 
 
+class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs match a filter."""
+
+    by_state: Mapping[State, int]
+    """The states in which jobs match."""
+    total: int
+    at_least: tuple[State, ...] = ()
+    """The states with more jobs than were counted, or whose jobs were not all read."""
+    complete: bool = True
+    """False: not all jobs were compared with the filter, and any state may have more."""
+
+
 class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """One page of jobs."""
 

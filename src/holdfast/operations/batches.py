@@ -31,8 +31,8 @@ from holdfast.model.results import (
 from holdfast.model.times import Moment, Span, parse_timestamp
 from holdfast.model.validation import MAX_KEY
 from holdfast.operations.changes import Changes, retry_decision
-from holdfast.operations.failure_groups import find_in_group
 from holdfast.operations.filters import JobFilter, job_search
+from holdfast.operations.matching import find_matching
 from holdfast.store import Page
 
 PAGE = 500
@@ -155,10 +155,7 @@ class BatchChanges(Changes):
 
     async def _matching(self, wanted: JobFilter, cursor: str | None) -> Page:
         search = job_search({**wanted, "cursor": cursor, "limit": 1000})
-        search, group = replace(search, most_bytes=0), wanted.get("group")
-        if group:
-            return await find_in_group(self.store, search, group)
-        return await self.store.find(search)
+        return await find_matching(self.store, replace(search, most_bytes=0), wanted)
 
     async def _dependencies_first(self, ids: Sequence[str]) -> list[str]:
         """Sort jobs so that a dependency is retried before the job that waits for it."""

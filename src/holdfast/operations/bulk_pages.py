@@ -21,8 +21,8 @@ from holdfast.operations.batches import BatchChanges
 from holdfast.operations.bulk_records import StoredBulk
 from holdfast.operations.changes import DECISIONS, priority_level, retry_decision
 from holdfast.operations.dependents import release_dependents
-from holdfast.operations.failure_groups import find_in_group
 from holdfast.operations.filters import JobFilter, job_search
+from holdfast.operations.matching import find_matching, narrowed
 from holdfast.store import Change, Order, Page, Search
 from holdfast.store.damage import described
 
@@ -46,8 +46,7 @@ def search_of(action: BulkAction, wanted: JobFilter) -> Search | None:
     """Return the search for the jobs that an action can change; None: there are none."""
     search = job_search(wanted)
     applies = APPLIES_TO[action]
-    if wanted.get("group"):
-        applies &= {State.FAILED, State.DEAD_LETTER}
+    search = narrowed(search, wanted)
     states = tuple(state for state in State if state in applies)
     if search.states:
         states = tuple(state for state in states if state in search.states)
@@ -61,9 +60,7 @@ class BulkPages(BatchChanges):
 
     async def matching(self, search: Search, wanted: JobFilter) -> Page:
         """Return one page of jobs."""
-        if group := wanted.get("group"):
-            return await find_in_group(self.store, search, group)
-        return await self.store.find(search)
+        return await find_matching(self.store, search, wanted)
 
     async def following(self, stored: StoredBulk) -> Found:
         """Return the jobs after those that have been dealt with."""

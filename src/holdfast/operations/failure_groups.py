@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.errors import Fault, StoreError, ValidationError
 from holdfast.model.failure_groups import (
@@ -23,13 +22,12 @@ from holdfast.model.failure_groups import (
     FailureGroups,
     added,
     entries_of,
-    group_of,
     summed,
 )
-from holdfast.model.job import Job, State
+from holdfast.model.job import Job
 from holdfast.model.measures import Measure, Stats, minute_of
 from holdfast.model.reserved import FAILURE_BOOKS
-from holdfast.store import Page, Record, RecordWrite, Search, Store
+from holdfast.store import Record, RecordWrite, Store
 from holdfast.store.damage import readable
 from holdfast.store.namespaces import namespace_of
 
@@ -42,8 +40,6 @@ BY_MINUTE = timedelta(hours=2)
 LONGEST = timedelta(days=7)
 MINUTES_KEPT = timedelta(hours=3)
 PAGE = 500
-SCANNED = 10_000
-"""Failed jobs that one search for a group reads."""
 
 _book = msgspec.json.Decoder(dict[str, BookEntry])
 
@@ -168,41 +164,4 @@ async def prune_books(store: Store) -> None:
             await store.keep([RecordWrite(kind=kind, key=key, data=None) for key in old])
 
 
-async def find_in_group(store: Store, search: Search, group: str) -> Page:
-    """Return one page of the jobs that failed as a group did; unless given, those failed now.
-
-    Reads at most ``SCANNED`` jobs: a page may have fewer jobs than it could, and still a cursor.
-    """
-    search = replace(search, states=search.states or (State.FAILED, State.DEAD_LETTER))
-    skip, cursor = 0, None
-    if search.cursor is not None:
-        skip, cursor = _read(search.cursor)
-    found: list[Job] = []
-    left_out: dict[str, int] = {}
-    for _ in range(SCANNED // 1000):
-        page = await store.find(replace(search, cursor=cursor, limit=1000))
-        left_out |= page.left_out
-        for place, job in enumerate(page.jobs[skip:], skip + 1):
-            if job.failure is None or group_of(job.type, job.failure) != group:
-                continue
-            found.append(job)
-            if len(found) == search.limit:
-                return _page(found, f"{place}.{cursor or ''}", left_out)
-        skip, cursor = 0, page.next_cursor
-        if cursor is None:
-            return _page(found, None, left_out)
-    return _page(found, f"0.{cursor}", left_out)
-
-
-def _page(jobs: Sequence[Job], cursor: str | None, left_out: dict[str, int]) -> Page:
-    return Page(tuple(jobs), cursor, len(jobs), cursor is None, left_out)
-
-
-def _read(cursor: str) -> tuple[int, str | None]:
-    skip, dot, rest = cursor.partition(".")
-    if not (dot and skip.isascii() and skip.isdigit() and len(skip) <= 4):
-        raise ValidationError([Fault("cursor", "INVALID", "must come from a page of this group")])
-    return int(skip), rest or None
-
-
-__all__ = ["failure_groups", "find_in_group", "note_failures", "prune_books"]
+__all__ = ["failure_groups", "note_failures", "prune_books"]

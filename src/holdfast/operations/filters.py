@@ -25,11 +25,19 @@ class JobFilter(TypedDict, total=False):
     """Which jobs to list; all filters must match."""
 
     types: Sequence[str]
+    """A type that ends with ``*`` stands for all that begin so: ``email.*``."""
     queues: Sequence[str]
     states: Sequence[State | str]
     priorities: Sequence[Priority | str | int]
     tags: Mapping[str, str]
     correlation_id: str
+    id_prefix: str
+    """Only jobs whose id begins with this."""
+    code: str
+    """Only jobs that failed with this code; without ``states``, those failed now."""
+    worker: str
+    """Only jobs of this worker, or of workers that begin so if it ends with ``*``; without
+    ``states``, those that run."""
     created_after: Moment
     created_before: Moment
     updated_after: Moment
@@ -75,6 +83,8 @@ def job_search(wanted: JobFilter) -> Search:
     """Check a job filter; ValidationError lists all its faults."""
     reader = _FilterReader(wanted, JobFilter)
     reader.text("group", most=MAX_GROUP)
+    reader.text("code")
+    reader.text("worker")
     search = Search(
         types=reader.texts("types"),
         queues=reader.texts("queues"),
@@ -82,6 +92,7 @@ def job_search(wanted: JobFilter) -> Search:
         priorities=reader.each("priorities", _level),
         tags=reader.tags(),
         correlation_id=reader.text("correlation_id"),
+        id_prefix=reader.text("id_prefix"),
         created_after=reader.moment("created_after"),
         created_before=reader.moment("created_before"),
         updated_after=reader.moment("updated_after"),

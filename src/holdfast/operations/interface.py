@@ -18,6 +18,7 @@ from holdfast.model.results import (
     DeletionResult,
     FailureDetails,
     FailureSearchResult,
+    JobCounts,
     JobSearchResult,
     ReleaseResult,
     RetryResult,
@@ -66,6 +67,8 @@ class OperationsBackend(ControlBackend, OversightBackend, Protocol):
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus: ...
 
     async def search(self, wanted: JobFilter) -> JobSearchResult: ...
+
+    async def count(self, wanted: JobFilter) -> JobCounts: ...
 
     async def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
@@ -216,6 +219,13 @@ class JobOperations(Control, OversightOperations):
     async def search(self, **wanted: Unpack[JobFilter]) -> JobSearchResult:
         """Return one page of jobs that match all filters."""
         return await self.operations.search(wanted)
+
+    async def count(self, **wanted: Unpack[JobFilter]) -> JobCounts:
+        """Return how many jobs match all filters, by state: exact, or up to a bound.
+
+        Filters by type, queue, state and priority are counted exactly, whatever there is.
+        """
+        return await self.operations.count(wanted)
 
     async def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()

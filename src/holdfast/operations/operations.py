@@ -20,6 +20,7 @@ from holdfast.model.results import (
     BatchResult,
     FailureDetails,
     FailureSearchResult,
+    JobCounts,
     JobSearchResult,
     SubmissionResult,
     SubmissionStatus,
@@ -45,8 +46,9 @@ from holdfast.operations.bounded_pages import MOST_RESULT, bounded_page
 from holdfast.operations.changes import read_span
 from holdfast.operations.control_on_store import ControlOnStore
 from holdfast.operations.explain import Explanation, explain
-from holdfast.operations.failure_groups import find_in_group
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
+from holdfast.operations.job_counts import count_jobs
+from holdfast.operations.matching import find_matching, predicate, resolved
 from holdfast.operations.oversight_on_store import Oversight
 from holdfast.operations.queue_overview import queue_overview
 from holdfast.operations.submitter import Submitter
@@ -206,11 +208,12 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
 
     async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""
-        search, group = job_search(wanted), wanted.get("group")
-        if group:
-            page = await find_in_group(self.store, replace(search, most_bytes=MOST_RESULT), group)
+        search = job_search(wanted)
+        if predicate(wanted) is not None:
+            search = replace(search, most_bytes=MOST_RESULT)
+            page = await find_matching(self.store, search, wanted)
         else:
-            page = await bounded_page(self.store, search)
+            page = await bounded_page(self.store, await resolved(self.store, search))
         size = sum(len(job.result or b"") for job in page.jobs)
         return JobSearchResult(
             jobs=await off_loop(size, partial(self._listed, page)),
@@ -219,6 +222,10 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
             next_cursor=page.next_cursor,
             has_more=page.next_cursor is not None,
         )
+
+    async def count(self, wanted: JobFilter) -> JobCounts:
+        """Return how many jobs match, by state."""
+        return await count_jobs(self.store, wanted)
 
     def _listed(self, page: Page) -> tuple[JobStatus, ...]:
         left_out, as_text = page.left_out, self._as_text

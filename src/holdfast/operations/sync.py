@@ -19,6 +19,7 @@ from holdfast.model.results import (
     DeletionResult,
     FailureDetails,
     FailureSearchResult,
+    JobCounts,
     JobSearchResult,
     ReleaseResult,
     RetryResult,
@@ -102,6 +103,10 @@ class SyncOperations(SyncControl):
     def search(self, **wanted: Unpack[JobFilter]) -> JobSearchResult:
         """Return one page of jobs that match all filters."""
         return self._run(lambda operations: operations.search(wanted))
+
+    def count(self, **wanted: Unpack[JobFilter]) -> JobCounts:
+        """Return how many jobs match all filters, by state: exact, or up to a bound."""
+        return self._run(lambda operations: operations.count(wanted))
 
     def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()

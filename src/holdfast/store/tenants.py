@@ -74,6 +74,11 @@ class TenantStore(StoreProxy):
         self._owner = owner
         self._only_own = only_own
 
+    @property
+    def only_own(self) -> bool:
+        """Whether the jobs of other owners are invisible."""
+        return self._only_own
+
     async def start(self) -> Self:
         return self
 

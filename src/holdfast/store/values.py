@@ -21,47 +21,7 @@ from holdfast.model.job import (
 )
 from holdfast.model.queues import QueueActivity, QueuePause
 from holdfast.model.status import EventInfo, EventKind, ProgressInfo, StateTransition
-
-
-class Level(StrEnum):
-    """How much a finding matters."""
-
-    OK = "ok"
-    WARN = "warn"
-    """Works, but promises less than it could."""
-    ERROR = "error"
-    """Jobs can be lost, or the store cannot be used."""
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """The result of one check of a store."""
-
-    name: str
-    """What was checked, one short word: ``durability``, ``schema``, ``clock``."""
-    level: Level
-    text: str
-    """The result, in one sentence."""
-    advice: str = ""
-    """What to do about it; empty when nothing needs doing."""
-
-
-TOLERABLE_SKEW = timedelta(seconds=1)
-
-
-def clock_finding(server: datetime, here: datetime) -> Finding:
-    """Compare a server's time, by which jobs are due, with this machine's."""
-    skew = server - here
-    apart = abs(skew).total_seconds()
-    if abs(skew) <= TOLERABLE_SKEW:
-        text = f"The server's clock and this machine's are {apart:.3f} s apart."
-        return Finding("clock", Level.OK, text)
-    return Finding(
-        "clock",
-        Level.WARN,
-        f"The server's clock is {apart:.1f} s {'ahead of' if skew > timedelta(0) else 'behind'}"
-        " this machine's; jobs are due and leases end by the server's.",
-        "Synchronise both machines with NTP.",
-    )
+from holdfast.store.findings import Finding, Level, clock_finding
 
 
 class AddStatus(StrEnum):
@@ -207,6 +167,9 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     priorities: tuple[int, ...] = ()
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
+    id_prefix: str = ""
+    """Only jobs whose id begins with this; a store may look at some of the newest jobs only: the
+    page has then a cursor."""
     created_after: datetime | None = None
     created_before: datetime | None = None
     updated_after: datetime | None = None
@@ -380,11 +343,13 @@ __all__ = [
     "FailurePage",
     "FailureSearch",
     "Fence",
+    "Finding",
     "HeldKey",
     "JobEvent",
     "JobExport",
     "JobNote",
     "KeyPage",
+    "Level",
     "LimitRule",
     "LimitState",
     "NamedLock",
@@ -397,4 +362,5 @@ __all__ = [
     "Renewal",
     "Search",
     "Swapped",
+    "clock_finding",
 ]

@@ -16,7 +16,7 @@ from holdfast.http.responses import JsonResponse
 from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.model.job import State
 from holdfast.model.reserved import RESERVED
-from holdfast.model.results import FailureDetails, JobSearchResult
+from holdfast.model.results import FailureDetails, JobCounts, JobSearchResult
 from holdfast.model.status import JobPayload, JobResult, JobStatus
 from holdfast.model.validation import MAX_TAGS
 from holdfast.operations.explain import Explanation
@@ -28,6 +28,7 @@ MAX_WAIT = 60.0
 DEFAULT_WAIT = timedelta(seconds=30)
 
 _TEXTS = {"type": "array", "items": {"type": "string", "pattern": r"^[^\u0000]*$"}}
+_TEXT = {"type": "string", "pattern": r"^[^\u0000]*$"}
 _CURSOR = Field(
     name="cursor", schema={"type": "string"}, description="next_cursor of the page before."
 )
@@ -36,7 +37,12 @@ _LIMIT = Field(
 )
 
 FILTERS = (
-    Field(name="types", schema=_TEXTS, many=True),
+    Field(
+        name="types",
+        schema=_TEXTS,
+        many=True,
+        description="A type that ends with * stands for all that begin so.",
+    ),
     Field(name="queues", schema=_TEXTS, many=True),
     Field(
         name="states",
@@ -58,7 +64,19 @@ FILTERS = (
         deep=True,
         description="Written as tags[name]=value; all must match exactly.",
     ),
-    Field(name="correlation_id", schema={"type": "string", "pattern": r"^[^\u0000]*$"}),
+    Field(name="correlation_id", schema=_TEXT),
+    Field(name="id_prefix", schema=_TEXT, description="The id begins with this."),
+    Field(
+        name="code",
+        schema=_TEXT,
+        description="Failed with this code; without states, the jobs that are failed now.",
+    ),
+    Field(
+        name="worker",
+        schema=_TEXT,
+        description="Of this worker; with * at its end, of workers that begin so. Without states,"
+        " the jobs that run.",
+    ),
     Field(name="created_after", schema=TIMESTAMP, description="Submitted at this time or later."),
     Field(name="created_before", schema=TIMESTAMP, description="Submitted before this time."),
     Field(
@@ -117,6 +135,15 @@ async def list_jobs(call: Call) -> JsonResponse:
 
 async def search(call: Call) -> JsonResponse:
     """Return a page of jobs that match a body."""
+    return await _page(call, await _body(call))
+
+
+async def count(call: Call) -> JsonResponse:
+    """Return how many jobs match a body, by state."""
+    return JsonResponse(await call.operations.count(checked_filter(await _body(call))))
+
+
+async def _body(call: Call) -> dict[str, object]:
     filters: object = {}
     if call.body.strip():
         filters = await off_loop(len(call.body), partial(decode_json, call.body))
@@ -124,7 +151,7 @@ async def search(call: Call) -> JsonResponse:
         raise ValidationError([Fault("body", "INVALID", "must be a JSON object")])
     if "limit" in filters:
         filters["limit"] = whole(filters["limit"])
-    return await _page(call, filters)
+    return filters
 
 
 async def _page(call: Call, filters: dict[str, object]) -> JsonResponse:
@@ -186,6 +213,20 @@ ENDPOINTS = (
         body_optional=True,
         example={"states": ["FAILED", "DEAD_LETTER"], "tags": {"tenant": "acme"}, "limit": 50},
         response=JobSearchResult,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/jobs/count",
+        name="countJobs",
+        summary="Count jobs by state, with filters in the body",
+        description="Filters by type, queue, state and priority are counted exactly. With others,"
+        " up to 10,000 jobs of each state are counted; at_least names the states with more.",
+        handler=count,
+        permission=Permission.WATCH,
+        body_schema=SEARCH,
+        body_optional=True,
+        example={"tags": {"tenant": "acme"}},
+        response=JobCounts,
     ),
     Endpoint(
         method="GET",

@@ -76,6 +76,7 @@ def _is_countable(search: Search) -> bool:
     return not (
         search.tags
         or search.correlation_id
+        or search.id_prefix
         or search.created_after
         or search.created_before
         or search.updated_after
@@ -91,6 +92,7 @@ def _matches(job: Job, search: Search) -> bool:
         and (not search.priorities or job.priority in search.priorities)
         and all(job.tags.get(name) == value for name, value in search.tags.items())
         and (not search.correlation_id or job.correlation_id == search.correlation_id)
+        and job.id.startswith(search.id_prefix)
         and (search.created_after is None or job.created_at >= search.created_after)
         and (search.created_before is None or job.created_at < search.created_before)
         and (search.updated_after is None or job.updated_at >= search.updated_after)

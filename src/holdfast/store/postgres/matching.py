@@ -12,6 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from holdfast.model.job import State
+from holdfast.store.namespaces import LAST
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.bounds import bounds
 from holdfast.store.postgres.rows import document
@@ -27,6 +28,7 @@ _JOB = {
 _BODY = {
     "tags": "b.tags @> %(tags)s::jsonb",
     "correlation_id": "b.correlation_id = %(correlation_id)s::text",
+    "id_prefix": "b.id >= %(id_low)s::text AND b.id < %(id_high)s::text",
     "created_after": "b.created_at >= %(created_after)s::timestamptz",
     "created_before": "b.created_at < %(created_before)s::timestamptz",
 }
@@ -77,10 +79,19 @@ class Branch(NamedTuple):
         return job, [_BODY[name] for name in _BODY if getattr(search, name)]
 
     def _is_read_from_body(self, search: Search) -> bool:
-        return self.by_type or not (self.states or any(getattr(search, name) for name in _JOB))
+        return (
+            self.by_type
+            or bool(search.id_prefix)
+            or not (self.states or any(getattr(search, name) for name in _JOB))
+        )
 
     def place(self, search: Search) -> str:
-        """Return the column by which the index of its jobs is ordered."""
+        """Return the column by which the index of its jobs is ordered.
+
+        Jobs by their ids are sorted: the planner would rather read all jobs in their order.
+        """
+        if search.id_prefix:
+            return "(b.number + 0)"
         return "b.number" if self._is_read_from_body(search) else "j.number"
 
     def _kinds(self, search: Search, table: str) -> Iterator[str]:
@@ -140,6 +151,8 @@ def parameters(search: Search) -> dict[str, object]:
         "priorities": Ints(search.priorities) if search.priorities else None,
         "tags": tags.decode() if tags else None,
         "correlation_id": search.correlation_id or None,
+        "id_low": search.id_prefix,
+        "id_high": search.id_prefix + LAST,
         "created_after": search.created_after,
         "created_before": search.created_before,
         "updated_after": search.updated_after,

@@ -17,6 +17,10 @@ from holdfast.store.values import COUNT_CAP, FailurePage, FailureSearch, Order, 
 
 SCANNED = 1000
 """Index entries one script call looks at."""
+IDS_SCANNED = 50_000
+"""Ids one script call compares with a prefix."""
+ID_CALLS = 4
+"""Calls that a search for a prefix makes: there is no index by id."""
 UNLIMITED = 1_000_000_000
 FAILURE_ORDER = "FAILURE"
 MAX_POSITION = 1 << 53
@@ -31,6 +35,8 @@ async def find(session: RedisSession, search: Search) -> Page:
     await walk.collect(start, search.limit + 1)
     more = len(walk.jobs) > search.limit
     cursor = write_cursor(search.order, walk.positions[search.limit - 1]) if more else None
+    if not more and walk.stopped_at is not None:
+        cursor = write_cursor(search.order, walk.stopped_at)
     total, exact = await _total(session, search, walk)
     return Page(tuple(walk.jobs[: search.limit]), cursor, total, exact, walk.left_out)
 
@@ -49,6 +55,8 @@ def _filters(search: Search) -> dict[str, object]:
     }
     if search.most_bytes is not None:
         filters["most_bytes"] = search.most_bytes
+    if search.id_prefix:
+        filters["id_prefix"] = search.id_prefix
     for name in ("created_after", "created_before", "updated_after"):
         moment = getattr(search, name)
         if moment is not None:
@@ -79,11 +87,12 @@ async def _total(session: RedisSession, search: Search, walk: _Walk) -> tuple[in
     Without the counters, up to ``COUNT_CAP`` jobs are counted.
     """
     dated = search.created_after or search.created_before or search.updated_after
-    if not (search.tags or search.correlation_id or dated):
+    if not (search.tags or search.correlation_id or search.id_prefix or dated):
         return sum(tally.count for tally in walk.tallies if _matches(tally, search)), True
     every = _Walk(session, _filters(search))
     await every.collect(None, 0, count=COUNT_CAP + 1)
-    return min(every.count, COUNT_CAP), every.count <= COUNT_CAP
+    is_all = every.count <= COUNT_CAP and every.stopped_at is None
+    return min(every.count, COUNT_CAP), is_all
 
 
 def _matches(tally: Tally, search: Search) -> bool:
@@ -100,7 +109,11 @@ class _Walk:
 
     def __init__(self, session: RedisSession, filters: dict[str, object]) -> None:
         self._session = session
-        self._filters = {**filters, "look": SCANNED}
+        by_id = "id_prefix" in filters
+        self._filters = {**filters, "look": IDS_SCANNED if by_id else SCANNED}
+        self._calls = ID_CALLS if by_id else UNLIMITED
+        self.stopped_at: int | None = None
+        """Where it stopped because it had made as many calls as it may."""
         self.tallies: list[Tally] = []
         self.jobs: list[Job] = []
         self.positions: list[int] = []
@@ -110,7 +123,7 @@ class _Walk:
     async def collect(self, start: int | None, jobs: int, *, count: int = 0) -> None:
         """Continue until so many jobs were read, and so many were counted."""
         position = start
-        while True:
+        for _ in range(self._calls):
             want = {**self._filters, "jobs": jobs - len(self.jobs)}
             if position is not None:
                 want["from"] = position
@@ -126,6 +139,7 @@ class _Walk:
             if not last or done:
                 return
             position = _position(last)
+        self.stopped_at = position
 
 
 def _position(score: bytes) -> int:

@@ -21,7 +21,7 @@ from holdfast.model.job import (
 )
 from holdfast.model.payload import clean
 from holdfast.model.policy import Backoff
-from holdfast.store.namespaces import queue_range
+from holdfast.store.namespaces import LAST, queue_range
 
 Key = bytes | str
 Row = tuple[Any, ...]  # sqlite3 knows no column types
@@ -69,6 +69,17 @@ def key_of(job_id: str) -> Key:
     except ValueError:
         return clean(job_id)
     return key if key.hex() == digits else clean(job_id)  # fromhex also accepts capitals and blanks
+
+
+def key_ranges(prefix: str) -> tuple[tuple[Key, Key], tuple[Key, Key]]:
+    """Return where the keys of the ids with a prefix are, from and before: bytes, then text."""
+    text: tuple[Key, Key] = (clean(prefix), clean(prefix) + LAST)
+    digits = prefix.replace("-", "")
+    first = digits.ljust(32, "0")
+    low = key_of(f"{first[:8]}-{first[8:12]}-{first[12:16]}-{first[16:20]}-{first[20:]}")
+    if not isinstance(low, bytes) or not id_of(low).startswith(prefix):
+        return (b"", b""), text
+    return (low, bytes.fromhex(digits.ljust(32, "f")) + b"\0"), text
 
 
 def id_of(key: Key) -> str:

@@ -18,7 +18,7 @@ from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.namespaces import queue_range
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import large_results, read_jobs
-from holdfast.store.sqlite.encode import bounds, micros
+from holdfast.store.sqlite.encode import bounds, key_ranges, micros
 from holdfast.store.values import (
     COUNT_CAP,
     FailurePage,
@@ -73,6 +73,7 @@ _BY_NAMESPACE = (
     "job INDEXED BY job_namespace WHERE instr(queue, '/') > 0"
     " AND substr(queue, 1, instr(queue, '/')) = :prefix"
 )
+_BY_ID = "job INDEXED BY job_id WHERE id >= :id_low AND id < :id_high"
 _BY_SEQ = "job WHERE true"
 
 
@@ -159,6 +160,7 @@ class _Finder:
     def _total(self, source: Source) -> tuple[int, bool]:
         tables, filters = source.sql, self._filters
         other = any(getattr(self._search, name) for name in _FILTERS)
+        other = other or bool(self._search.id_prefix)
         if source.alone and not other and self._search.namespace is None:
             tables, filters = source.alone, filters.replace("job.seq", source.place)
         sql = (
@@ -190,9 +192,24 @@ class _Finder:
             of: Parameters = {"correlation": search.correlation_id}
             count = self._counted(_CORRELATION, of)
             yield Source(_BY_CORRELATION, "body.seq", (of,), count, _CORRELATION)
+        if search.id_prefix:
+            yield self._by_id(search.id_prefix)
         for name, value in search.tags.items():
             tag: Parameters = {"tag_name": name, "tag_value": value}
             yield Source(_BY_TAG, "tag.seq", (tag,), self._counted(_TAG, tag), _TAG)
+        yield from self._kinds(search)
+        if search.updated_after:
+            (newest,) = self._execute(statement("newest_event")).fetchone()
+            if newest - self._updated <= COUNT_CAP:
+                yield Source(_BY_MOVED, "job.seq", ({},), newest - self._updated)
+        yield Source(_BY_SEQ, "job.seq", ({},), self._tallied(Search()))
+
+    def _by_id(self, prefix: str) -> Source:
+        ranges = tuple(_range(*each) for each in key_ranges(prefix))
+        count = sum(self._counted(_BY_ID, each) for each in ranges)
+        return Source(_BY_ID, "job.seq", ranges, count)
+
+    def _kinds(self, search: Search) -> Iterator[Source]:
         if search.states:
             count = self._tallied(Search(states=search.states))
             yield Source(_BY_STATE, "job.seq", _each("in_state", search.states), count)
@@ -202,11 +219,6 @@ class _Finder:
         if 0 < len(search.queues) <= MAX_QUEUES:
             count = self._tallied(Search(queues=search.queues))
             yield Source(_BY_QUEUE, "job.seq", _each("in_queue", search.queues), count)
-        if search.updated_after:
-            (newest,) = self._execute(statement("newest_event")).fetchone()
-            if newest - self._updated <= COUNT_CAP:
-                yield Source(_BY_MOVED, "job.seq", ({},), newest - self._updated)
-        yield Source(_BY_SEQ, "job.seq", ({},), self._tallied(Search()))
 
     def _counted(self, sql: str, value: Parameters) -> int:
         capped = f"SELECT count(*) FROM (SELECT 1 FROM {sql} LIMIT :limit)"  # noqa: S608
@@ -239,6 +251,7 @@ def _is_countable(search: Search) -> bool:
     return not (
         search.tags
         or search.correlation_id
+        or search.id_prefix
         or search.created_after
         or search.created_before
         or search.updated_after
@@ -263,6 +276,13 @@ _TAGGED = (
 _CORRELATED = " AND (SELECT correlation FROM body AS b WHERE b.seq = job.seq) = :correlation_id"
 
 
+_WITH_ID = " AND (job.id >= :low_0 AND job.id < :high_0 OR job.id >= :low_1 AND job.id < :high_1)"
+
+
+def _range(low: object, high: object) -> Parameters:
+    return {"id_low": low, "id_high": high}
+
+
 def _filters(search: Search) -> tuple[str, Parameters]:
     sql = ""
     parameters: Parameters = {}
@@ -277,6 +297,10 @@ def _filters(search: Search) -> tuple[str, Parameters]:
     for place, (name, value) in enumerate(search.tags.items()):
         sql += _TAGGED.format(place)
         parameters |= {f"name{place}": name, f"value{place}": value}
+    if search.id_prefix:
+        sql += _WITH_ID
+        for place, (low, high) in enumerate(key_ranges(search.id_prefix)):
+            parameters |= {f"low_{place}": low, f"high_{place}": high}
     if search.correlation_id:
         sql += _CORRELATED
         parameters["correlation_id"] = search.correlation_id

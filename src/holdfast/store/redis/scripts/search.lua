@@ -29,7 +29,9 @@ local function is_within(name)
   return namespace_of(name) == want.namespace
 end
 
+local id_prefix = want.id_prefix
 local function matches(job_id)
+  if id_prefix and string.sub(job_id, 1, #id_prefix) ~= id_prefix then return false end
   local record = record_of(job_id)
   if not record then return false end
   local level, name, type = read_record(record)

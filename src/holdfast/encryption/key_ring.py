@@ -112,7 +112,7 @@ class KeyRing:
         from cryptography.exceptions import InvalidTag
 
         key_id, body = found
-        nonce, ciphertext = body[:NONCE_BYTES], body[NONCE_BYTES:]
+        nonce, ciphertext = body[:NONCE_BYTES], memoryview(body)[NONCE_BYTES:]
         try:
             return self._ciphers[key_id].decrypt(nonce, ciphertext, about.encode())
         except (InvalidTag, ValueError):

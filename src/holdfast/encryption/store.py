@@ -16,6 +16,7 @@ from holdfast.encryption.contents import Contents
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Job, LogLine, Transition
 from holdfast.model.submission import Parent
+from holdfast.runtime.off_loop import off_loop
 from holdfast.store import (
     Added,
     Change,
@@ -62,21 +63,25 @@ class EncryptedStore(StoreProxy):
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        return await self._inner.add(self._encrypt(jobs), atomic=atomic, fence=fence)
+        return await self._inner.add(await self._encrypt(jobs), atomic=atomic, fence=fence)
 
     async def claim(self, want: Claim) -> list[Job]:
-        return [self._contents.decrypt_job(job) for job in await self._inner.claim(want)]
+        return await self._decrypt(await self._inner.claim(want))
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        writes = [replace(c, after=self._contents.encrypt_change(c.after)) for c in changes]
-        return [replace(a, job=self._decrypt(a.job)) for a in await self._inner.swap(writes)]
+        size = sum(len(change.after.result or b"") for change in changes)
+        encrypt = self._contents.encrypt_change
+        after = await off_loop(size, lambda: [encrypt(change.after) for change in changes])
+        writes = [replace(c, after=each) for c, each in zip(changes, after, strict=True)]
+        return await self._answers(await self._inner.swap(writes))
 
     async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
-        answers = await self._inner.amend(changes)
-        return [replace(answer, job=self._decrypt(answer.job)) for answer in answers]
+        return await self._answers(await self._inner.amend(changes))
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
-        return await self._inner.note([self._contents.encrypt_note(note) for note in notes])
+        size = sum(len(note.checkpoint or b"") for note in notes)
+        encrypt = self._contents.encrypt_note
+        return await self._inner.note(await off_loop(size, lambda: [encrypt(n) for n in notes]))
 
     async def overdue(self, limit: int) -> list[Job]:
         return [self._contents.decrypt_job(job) for job in await self._inner.overdue(limit)]
@@ -86,7 +91,9 @@ class EncryptedStore(StoreProxy):
         return [replace(each, job=self._contents.decrypt_job(each.job)) for each in found]
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return [self._decrypt(job) for job in await self._inner.get(ids)]
+        found = await self._inner.get(ids)
+        decrypted = iter(await self._decrypt([job for job in found if job is not None]))
+        return [None if job is None else next(decrypted) for job in found]
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         histories = await self._inner.history(ids)
@@ -104,11 +111,11 @@ class EncryptedStore(StoreProxy):
 
     async def find(self, search: Search) -> Page:
         page = await self._inner.find(search)
-        return replace(page, jobs=tuple(map(self._contents.decrypt_job, page.jobs)))
+        return replace(page, jobs=tuple(await self._decrypt(page.jobs)))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
         page = await self._inner.failures(search)
-        return replace(page, jobs=tuple(map(self._contents.decrypt_job, page.jobs)))
+        return replace(page, jobs=tuple(await self._decrypt(page.jobs)))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         page = await self._inner.events(after, limit, wait)
@@ -129,11 +136,22 @@ class EncryptedStore(StoreProxy):
         found = await self._inner.browse(kind, prefix=prefix, after=after, limit=limit, last=last)
         return [self._contents.decrypt_record(record) for record in found]
 
-    def _encrypt(self, jobs: Sequence[Job]) -> list[Job]:
-        return [self._contents.encrypt_job(job) for job in jobs]
+    async def _encrypt(self, jobs: Sequence[Job]) -> list[Job]:
+        encrypt = self._contents.encrypt_job
+        return await off_loop(_size(jobs), lambda: [encrypt(job) for job in jobs])
 
-    def _decrypt(self, job: Job | None) -> Job | None:
-        return None if job is None else self._contents.decrypt_job(job)
+    async def _decrypt(self, jobs: Sequence[Job]) -> list[Job]:
+        decrypt = self._contents.decrypt_job
+        return await off_loop(_size(jobs), lambda: [decrypt(job) for job in jobs])
+
+    async def _answers(self, answers: Sequence[Swapped]) -> list[Swapped]:
+        decrypted = iter(await self._decrypt([a.job for a in answers if a.job is not None]))
+        return [a if a.job is None else replace(a, job=next(decrypted)) for a in answers]
+
+
+def _size(jobs: Sequence[Job]) -> int:
+    """How many bytes of jobs are encrypted or decrypted, without their texts."""
+    return sum(len(j.payload) + len(j.result or b"") + len(j.checkpoint or b"") for j in jobs)
 
 
 class EncryptedTransactionalStore(EncryptedStore):
@@ -153,7 +171,7 @@ class EncryptedTransactionalStore(EncryptedStore):
     ) -> list[Added]:
         """Write new jobs, encrypted, if and only if the caller's transaction commits."""
         return await self._transactional.add(
-            self._encrypt(jobs), atomic=atomic, fence=fence, connection=connection
+            await self._encrypt(jobs), atomic=atomic, fence=fence, connection=connection
         )
 
     async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:

@@ -37,6 +37,7 @@ async def set_scene(site: Site) -> dict[str, str]:
     )
     groups = (await site.get("/api/v1/failures/groups")).json["groups"]
     return {
+        "overview": "/overview",
         "failures": "/failures",
         "failures-week": "/failures?window=7d",
         "failure": f"/failures/{groups[0]['group']}",

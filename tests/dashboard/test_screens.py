@@ -17,7 +17,7 @@ async def test_home_leads_to_the_failures_while_something_failed(any_site: Site)
     await failed_job(any_site)
     loud = await guest.get("/")
 
-    assert "/jobs" == quiet.headers["location"]
+    assert "/overview" == quiet.headers["location"]
     assert "/failures" == loud.headers["location"]
 
 

@@ -22,7 +22,7 @@ SECTIONS = {
         "demo": ("demo", "Run a short demonstration."),
     },
     "Serve": {
-        "serve": ("serve", "Serve the HTTP API."),
+        "serve": ("serve", "Serve the HTTP API and the dashboard."),
         "keys": ("keys", "Create, list or revoke API keys."),
     },
     "Jobs": {

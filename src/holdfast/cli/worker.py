@@ -116,7 +116,7 @@ def _work(settings: Settings, *, burst: bool, probe: tuple[str, int] | None) -> 
 @click.option("--reload/--no-reload", default=True, help="Restart when sources change.  [on]")
 @url_option
 def dev(app: str | None, reload: bool, url: str | None) -> None:
-    """Run an app while you develop it, and serve its API to this machine.
+    """Run an app while you develop it, and serve its API and dashboard to this machine.
 
     It serves every queue that its tasks name and logs everything.
 
@@ -211,8 +211,9 @@ def _run(
 
 @contextlib.asynccontextmanager
 async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
-    """Serve the API to this machine, if the extra is installed and the port is free."""
+    """Serve API and dashboard to this machine, if the extra is installed and the port is free."""
     try:
+        from holdfast.dashboard import Dashboard
         from holdfast.http.server import ListenAddress, beside
     except ImportError:
         click.echo("api     not installed: pip install 'holdfast-queue[server]'", err=True)
@@ -221,11 +222,12 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
     place = ListenAddress(port=_port(settings))
     async with contextlib.AsyncExitStack() as stack:
         try:
-            address = await stack.enter_async_context(beside(app, place))
+            address = await stack.enter_async_context(beside(app, place, pages=Dashboard))
         except OSError as error:
             click.echo(f"api     unavailable: port {place.port}: {error.strerror}", err=True)
         else:
             click.echo(f"api     {address}/docs", err=True)
+            click.echo(f"look    {address}/", err=True)
         yield
 
 

@@ -29,6 +29,32 @@ def sparkline(series: Sequence[float], label: str, *, tone: str = "active") -> M
     ).format(tone, WIDTH, HEIGHT, label, HEIGHT - 1, WIDTH, bars)
 
 
+def columns(good: Sequence[float], bad: Sequence[float], label: str) -> Markup:
+    """Return columns over time of what ended well, with what failed on top."""
+    pairs = list(zip(good, bad, strict=True))
+    top = max((a + b for a, b in pairs), default=0) or 1
+    step = 600 / max(1, len(pairs))
+    bars = Markup("")
+    for at, (well, ill) in enumerate(pairs):
+        high, low = ill / top * 96, well / top * 96
+        bars += Markup("<g><title>{}</title>").format(f"{well:g} completed, {ill:g} failed")
+        for tone, size, below in (("good", low, 0.0), ("bad", high, low)):
+            if size:
+                tall = max(size, 1.5)
+                bars += Markup(
+                    '<rect class="tone-{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}"/>'
+                ).format(tone, at * step, 99 - below - tall, step * 0.82, tall)
+        bars += Markup("</g>")
+    grid = Markup("").join(
+        Markup('<rect class="base" x="0" y="{}" width="600" height="0.5"/>').format(y)
+        for y in (3, 51, 99)
+    )
+    return Markup(
+        '<div class="plot"><span class="top">{}</span><svg viewBox="0 0 600 100"'
+        ' preserveAspectRatio="none" role="img" aria-label="{}">{}{}</svg></div>'
+    ).format(f"{top:g}", label, grid, bars)
+
+
 def stacked(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:
     """Return one bar of parts: their tone, their size and what they are."""
     shown = [part for part in parts if part[1] > 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.dashboard.screens import bulk, failures, home, job, jobs
+from holdfast.dashboard.screens import bulk, failures, home, job, jobs, overview
 from holdfast.dashboard.visits import Action, ScreenRoute
 
 
@@ -20,12 +20,14 @@ class NavigationItem(msgspec.Struct, frozen=True):
 
 
 NAVIGATION = (
+    NavigationItem("overview", "Overview", "overview", "listQueues", "o"),
     NavigationItem("failures", "Failures", "failures", "listFailureGroups", "f"),
     NavigationItem("jobs", "Jobs", "jobs", "listJobs", "j"),
 )
 
 SCREENS: tuple[ScreenRoute, ...] = (
     *home.SCREENS,
+    *overview.SCREENS,
     *failures.SCREENS,
     *jobs.SCREENS,
     *job.SCREENS,

@@ -124,7 +124,7 @@ async def serve(
             scheme = "https" if address.certificate else "http"
             server.ready = lambda: ready(f"{scheme}://{name}:{port}", keys)
             with unobserved_reported(observer):
-                async with _maintenance(app, observer):
+                async with maintenance(app, observer):
                     await server.serve(sockets=sockets)
 
 
@@ -235,15 +235,16 @@ def _listening(address: ListenAddress) -> Iterator[list[socket.socket]]:
 
 
 @contextlib.asynccontextmanager
-async def _maintenance(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
+async def maintenance(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
+    """Run the maintenance of an app's store beside other work."""
     name = f"serve-{socket.gethostname()}-{os.getpid()}-{app.randomness.token()[:8]}"
-    maintenance = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
+    leading = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
 
     def report(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
             observer.emit("maintenance.failed", service="maintenance", error=described(error))
 
-    task = asyncio.get_running_loop().create_task(maintenance.run())
+    task = asyncio.get_running_loop().create_task(leading.run())
     task.add_done_callback(report)  # at once, not when the service stops
     try:
         yield

@@ -96,14 +96,16 @@ async def _serve(file: Path, port: int) -> None:
     from holdfast.cli.demo.fill import Week
     from holdfast.cli.demo.stage import LiveCompany
     from holdfast.dashboard import Dashboard
-    from holdfast.http.server import ListenAddress, beside
+    from holdfast.http.server import ListenAddress, beside, maintenance
+    from holdfast.observe import Silent
     from holdfast.runtime.clock import ManualClock
 
     app = Holdfast(_url(file))
     try:
         async with app, beside(app, ListenAddress(port=port), pages=Dashboard) as address:
             click.echo(f"the dashboard is at {address}/ until you press Ctrl-C")
-            async with _working(LiveCompany(app, Week(app, ManualClock(), jobs=0))):
+            company = LiveCompany(app, Week(app, ManualClock(), jobs=0))
+            async with _working(company), maintenance(app, Silent()):
                 await asyncio.Event().wait()
     except OSError as error:
         raise CommandError(f"cannot listen on port {port}: {error}", FAILED) from None

@@ -31,6 +31,8 @@ WEEK = timedelta(days=7)
 LAST_HOURS = timedelta(hours=3)
 COARSE, FINE = timedelta(minutes=10), timedelta(minutes=1)
 PAGE = 500
+MOST_AT_ONCE = 30
+"""Jobs that the workers of the live company run."""
 
 Report = Callable[[int], None]
 
@@ -78,7 +80,7 @@ class Week:
             await self._write(
                 store, [job for job in await store.get([j.id for j in ripe]) if job], now
             )
-        for worker in WORKERS:
+        for worker in WORKERS if len(running.jobs) - len(ripe) < MOST_AT_ONCE else ():
             claim = Claim(queues=QUEUES, limit=2, worker=worker, token=self._chance.token())
             await self._log(store, await store.claim(claim))
         await release_dependents(store)

@@ -10,6 +10,7 @@ from holdfast.api.errors import RequestError
 from holdfast.api.jobs import visible_failure
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import NotFoundError
+from holdfast.model.bulk import BulkAction
 from holdfast.model.failure_groups import OTHER, FailureGroup, FailureGroups
 from holdfast.model.results import FailureDetails
 from holdfast.model.status import JobStatus
@@ -49,7 +50,6 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     exact: bool
     query: str
-    as_of: datetime
 
 
 def _window(visit: Visit) -> tuple[str, timedelta]:
@@ -79,8 +79,8 @@ async def group(visit: Visit) -> GroupView:
     """Return one group; NotFoundError when neither failures nor jobs of it are known."""
     id_ = visit.path["group"]
     name, found, entry = await _found(visit, id_)
-    as_of = visit.now
     page = await visit.operations.search({"group": id_, "limit": LISTED})
+    same = await visit.operations.bulk.preview(BulkAction.RETRY, filter={"group": id_})
     sample = await _sample(visit, entry, page.jobs)
     if entry is None and sample is None:
         raise RequestError("NOT_FOUND", f"there is no failure group {id_}")
@@ -96,10 +96,9 @@ async def group(visit: Visit) -> GroupView:
         since=found.since,
         sample=sample,
         jobs=page.jobs,
-        total=page.total_count,
-        exact=page.next_cursor is None,
+        total=same.matched,
+        exact=same.matched_exact,
         query=f"group:{id_}",
-        as_of=as_of,
     )
 
 
@@ -150,6 +149,6 @@ SCREENS = (
         call="listFailureGroups",
         view=group,
         section="failures",
-        reads=8,
+        reads=12,
     ),
 )

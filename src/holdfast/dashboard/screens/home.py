@@ -14,7 +14,7 @@ async def home(visit: Visit) -> tuple[str, ...]:
     if not visit.may("listFailureGroups"):
         return ("jobs",)
     recent = await visit.operations.failure_groups(time_range=HOUR)
-    return ("failures",) if recent.total else ("jobs",)
+    return ("failures",) if recent.total else ("overview",)
 
 
 SCREENS = (ScreenRoute(path="/", title="", template="", call="listJobs", view=home, live=False),)

@@ -16,10 +16,10 @@ from holdfast.dashboard.states import STATES
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import StoreError
 from holdfast.http.audit import Audit
-from holdfast.model.job import TERMINAL, State
-from holdfast.model.results import AttemptInfo
-from holdfast.model.status import JobStatus, LogEntry, StateTransition
-from holdfast.operations.explain import Explanation
+from holdfast.model.job import TERMINAL, Job, State, Transition, attempts
+from holdfast.model.results import AttemptInfo, FailureDetails, attempt_info
+from holdfast.model.status import JobStatus, LogEntry, StateTransition, job_payload, job_status
+from holdfast.operations.explain import explain
 from holdfast.operations.graph import JobGraph
 
 MOST_LINES = 1000
@@ -62,7 +62,6 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     """All about one job."""
 
     job: JobStatus
-    explanation: Explanation
     sentence: str
     has_ended: bool
     steps: tuple[TimelineStep, ...]
@@ -84,29 +83,23 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
 async def job(visit: Visit) -> JobPageView:
     """Return all about one job."""
     job_id = visit.path["job_id"]
-    operations = visit.operations
-    found = await operations.get(job_id, include_history=True)
-    found = visible_job(found, traces=visit.caller.traces)
-    explanation = await operations.explain(job_id)
-    details = await operations.failure(job_id)
-    details = visible_failure(details, traces=visit.caller.traces)
-    lines = await operations.logs(job_id)
-    now = visit.now
-    history = (found.history or ())[-MOST_EDGES:]
-    steps = _steps(history, now, ended=found.state in TERMINAL)
-    payload, hidden = await _payload(visit, found)
+    stored = await visit.operations.job(job_id)
+    store, traces, now = visit.operations.store, visit.caller.traces, visit.now
+    (edges,), (lines,) = await store.history([job_id]), await store.logs([job_id])
+    found = visible_job(job_status(stored, history=edges, as_text=True), traces=traces)
+    steps = _steps((found.history or ())[-MOST_EDGES:], now, ended=found.state in TERMINAL)
+    payload, hidden = _payload(visit, stored, found)
     return JobPageView(
         job=found,
-        explanation=explanation,
-        sentence=_sentence(found, explanation.message),
+        sentence=_sentence(found, (await explain(store, stored)).message),
         has_ended=found.state in TERMINAL,
         steps=steps,
         course=_course(steps, now),
-        attempts=tuple(reversed(details.attempts)),
+        attempts=_attempts(stored, edges, traces=traces),
         payload=payload,
         payload_hidden=hidden,
         result=_result(visit, found),
-        logs=tuple(lines[-MOST_LINES:]),
+        logs=tuple(LogEntry.of(line) for line in lines[-MOST_LINES:]),
         logs_left_out=max(0, len(lines) - MOST_LINES),
         graph=await _graph(visit, found),
         audit=await _audit(visit, job_id),
@@ -164,14 +157,29 @@ def _spent(steps: Sequence[TimelineStep], state: State, now: datetime) -> timede
     return sum(spans, timedelta(0)) if spans else None
 
 
-async def _payload(visit: Visit, found: JobStatus) -> tuple[ShownValue | None, str]:
+def _attempts(job: Job, edges: Sequence[Transition], *, traces: bool) -> tuple[AttemptInfo, ...]:
+    """Return the attempts, the newest first."""
+    made = tuple(attempt_info(each) for each in attempts(job.id, list(edges)))
+    details = FailureDetails(
+        job_id=job.id,
+        type=job.type,
+        queue=job.queue,
+        final_state=job.state,
+        total_attempts=job.attempt,
+        failure=None,
+        attempts=made,
+    )
+    return tuple(reversed(visible_failure(details, traces=traces).attempts))
+
+
+def _payload(visit: Visit, stored: Job, found: JobStatus) -> tuple[ShownValue | None, str]:
     """Return the payload, or why it is not shown."""
     settings = visit.settings
     if not settings.show_payloads:
         return None, "This dashboard does not show payloads."
     if not visit.may("getPayload"):
         return None, f"A key of role {visit.caller.role} may not read payloads."
-    payload = (await visit.operations.payload(found.job_id)).payload
+    payload = job_payload(stored, as_text=True).payload
     if settings.format_payload is not None:
         return formatted(found, payload, settings.format_payload), ""
     return shown_value(payload, visit.service.app.redaction), ""
@@ -223,7 +231,7 @@ SCREENS = (
         call="getJob",
         view=job,
         section="jobs",
-        reads=12,
+        reads=18,
         one_job=True,
     ),
 )

@@ -62,7 +62,7 @@ async def jobs(visit: Visit) -> JobsView | tuple[str, ...]:
     """Return a page of jobs, or lead to the one job that was searched for."""
     text, cursor = visit.asked("q"), visit.asked("cursor")
     search, as_of = await read_search(visit, text), visit.now
-    queues = await visit.operations.queues() if visit.may("listQueues") else []
+    queues = await visit.operations.store.queues() if visit.may("listQueues") else []
     if search.job_id:
         try:
             await visit.operations.job(search.job_id)

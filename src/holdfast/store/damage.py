@@ -37,11 +37,19 @@ def salvaged(
 
 
 def readable(rows: Iterable[R], read: Callable[[R], T]) -> Iterator[T]:
-    """Read rows one by one, and leave out those that cannot be read."""
+    """Read rows, and leave out those that cannot be read."""
+    given = list(rows)
+    try:
+        return iter([read(row) for row in given])
+    except Exception:  # noqa: BLE001  # whatever is wrong with one of them, the others are read
+        return _each_readable(given, read)
+
+
+def _each_readable(rows: Iterable[R], read: Callable[[R], T]) -> Iterator[T]:
     for row in rows:
         try:
             found = read(row)
-        except Exception:  # noqa: BLE001, S112  # whatever is wrong with it, the others are read
+        except Exception:  # noqa: BLE001, S112  # as above
             continue
         yield found
 

@@ -14,6 +14,7 @@ from holdfast.model.job import DependencyKind, Event, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.counters import Counters
 from holdfast.store.sqlite.connection import repeated, statement
+from holdfast.store.sqlite.decode import by_key
 from holdfast.store.sqlite.encode import (
     NEVER,
     Row,
@@ -359,9 +360,11 @@ def adopt(tx: Transaction, exports: Sequence[JobExport]) -> list[bool]:
     """Write jobs as they are; see ``Store.adopt``."""
     new: dict[str, JobExport] = {}
     answers = []
+    keys = [key_of(export.job.id) for export in exports]
+    known = {id_of(key) for key, _ in by_key(tx.connection, "seqs_of", keys)}
     for export in exports:
         job_id = export.job.id
-        answers.append(job_id not in new and seq_of(tx, job_id) is None)
+        answers.append(job_id not in new and job_id not in known)
         if answers[-1]:
             new[job_id] = export
     past = [replace(export.job, trail=export.history) for export in new.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -24,7 +24,7 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.policy import Backoff
-from holdfast.store.damage import readable, salvaged
+from holdfast.store.damage import salvaged
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import (
     EPOCH,
@@ -267,7 +267,7 @@ _VALID: Row = (
 
 
 def transition_of(row: Row) -> Transition:
-    """Return the transition in the last nine columns of history.sql or events.sql."""
+    """Return the transition in the last columns of a row of history.sql or events.sql."""
     event, before, after, at, reason, attempt, version, worker, detail = row
     return Transition(
         event=EVENTS[event],
@@ -299,12 +299,8 @@ def event_of(row: Row) -> JobEvent:
     )
 
 
-def log_lines(rows: Iterable[Row]) -> list[LogLine]:
-    """Return the log lines of the rows of logs.sql."""
-    return list(readable(rows, _log_line))
-
-
-def _log_line(row: Row) -> LogLine:
+def log_line(row: Row) -> LogLine:
+    """Return the log line in the last columns of a row of logs.sql."""
     at, level, message, attempt, fields = row
     return LogLine(moment(at), level, message, attempt, {} if fields is None else _texts(fields))
 

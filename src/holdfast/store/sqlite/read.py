@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from operator import itemgetter
+from typing import TypeVar
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
@@ -15,22 +17,25 @@ from holdfast.store.namespaces import LAST
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import (
     STATES,
+    by_key,
     cancel_of,
     event_of,
-    log_lines,
+    log_line,
     read_jobs,
     transition_of,
 )
-from holdfast.store.sqlite.encode import bounds, id_of, key_of, moment
+from holdfast.store.sqlite.encode import Key, Row, bounds, id_of, key_of, moment
 from holdfast.store.values import EventPage, NamedLock, QueueInfo
+
+T = TypeVar("T")
+_NUMBER = itemgetter(1)
 
 _MEASURES = {measure.value: measure for measure in Measure}
 
 
 def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Job | None]:
     """Return jobs by id; see ``Store.get``."""
-    rows = (connection.execute(statement("seq_of"), (key_of(i),)).fetchone() for i in ids)
-    seqs = [row[0] for row in rows if row]
+    seqs = [seq for _, seq in by_key(connection, "seqs_of", [key_of(i) for i in ids])]
     found = {job.id: job for job in read_jobs(connection, seqs)}
     return [found.get(job_id) for job_id in ids]
 
@@ -64,17 +69,24 @@ def children(connection: sqlite3.Connection, job_id: str, *, waiting: bool) -> l
 
 def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Transition]]:
     """Return the transitions of each job; see ``Store.history``."""
-    found = []
-    for job_id in ids:
-        rows = connection.execute(statement("history"), (key_of(job_id),))
-        found.append(list(readable(rows, transition_of)))
-    return found
+    return _by_job(connection, "history", ids, transition_of)
 
 
 def logs(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[LogLine]]:
     """Return the log lines of jobs; see ``Store.logs``."""
-    query = statement("logs")
-    return [log_lines(connection.execute(query, (key_of(job_id),))) for job_id in ids]
+    return _by_job(connection, "logs", ids, log_line)
+
+
+def _by_job(
+    connection: sqlite3.Connection, name: str, ids: Sequence[str], read: Callable[[Row], T]
+) -> list[list[T]]:
+    """Run a statement whose rows begin with the id of a job and a number, and group the rest."""
+    keys = [key_of(job_id) for job_id in ids]
+    rows: dict[Key, list[Row]] = {key: [] for key in keys}
+    for row in sorted(by_key(connection, name, list(rows)), key=_NUMBER):
+        rows[row[0]].append(row[2:])
+    found = {key: list(readable(each, read)) for key, each in rows.items()}
+    return [found[key] for key in keys]
 
 
 def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:

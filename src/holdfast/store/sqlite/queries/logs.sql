@@ -1,5 +1,14 @@
--- logs: the log lines of a job, oldest first. ?1 id
-SELECT at, level, message, attempt, fields
-FROM log
-WHERE seq = (SELECT seq FROM job WHERE id = ?1)
-ORDER BY number
+-- logs: the log lines of jobs, with their numbers.
+-- ?1 UUIDs, 16 bytes each, ?2 any other id or an empty text
+WITH RECURSIVE place (start) AS (
+    SELECT 1 WHERE length(?1) > 0
+    UNION ALL
+    SELECT start + 16 FROM place WHERE start + 16 <= length(?1)
+),
+wanted (id) AS (
+    SELECT substr(?1, start, 16) FROM place UNION ALL SELECT ?2 WHERE ?2 <> ''
+)
+SELECT job.id, log.number, log.at, log.level, log.message, log.attempt, log.fields
+FROM wanted
+CROSS JOIN job ON job.id = wanted.id
+CROSS JOIN log ON log.seq = job.seq

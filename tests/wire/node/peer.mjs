@@ -15,6 +15,31 @@ const fetched = new Map();
 const seen = [];
 const waiting = [];
 
+// What BullMQ asks of a telemetry: spans are ids, a context is the carrier that BullMQ sends on.
+const spans = [];
+const telemetry = {
+  contextManager: {
+    current: {},
+    with(context, callback) {
+      const before = this.current;
+      this.current = context;
+      try { return callback(); } finally { this.current = before; }
+    },
+    active() { return this.current; },
+    getMetadata(context) { return JSON.stringify(context); },
+    fromMetadata(active, metadata) { return { ...active, ...JSON.parse(metadata) }; },
+  },
+  tracer: {
+    startSpan(name, given, context) {
+      spans.push({ name, parent: context?.traceparent ?? null });
+      return {
+        setSpanOnContext: (context) => context, setAttribute() {}, setAttributes() {}, addEvent() {},
+        recordException() {}, end() {},
+      };
+    },
+  },
+};
+
 function queue(name) {
   if (!queues.has(name)) queues.set(name, new Queue(name, options));
   return queues.get(name);
@@ -97,6 +122,20 @@ const verbs = {
     return true;
   },
   // A worker without a processor: jobs are fetched and settled by hand.
+  addTraced: async ({ queue: name, job, data, context }) => {
+    const traced = new Queue(name, { ...options, telemetry });
+    const added = await telemetry.contextManager.with(context, () => traced.add(job, data));
+    await traced.close();
+    return added.id;
+  },
+  workTraced: async ({ queue: name }) => {
+    const worker = new Worker(name, handle, { ...options, telemetry });
+    worker.on("completed", (job) => note({ on: "completed", id: job.id }));
+    workers.set(name, worker);
+    await worker.waitUntilReady();
+    return true;
+  },
+  spans: async () => spans,
   fetch: async ({ queue: name, token }) => {
     if (!workers.has(name)) workers.set(name, new Worker(name, null, options));
     const job = await workers.get(name).getNextJob(token);

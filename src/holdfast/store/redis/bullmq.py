@@ -9,6 +9,7 @@ from holdfast.model.job import DependencyKind, Encoding, Failure, FailureCategor
 from holdfast.model.policy import Backoff, BackoffKind, CustomDelay
 from holdfast.model.profiles import BULLMQ
 from holdfast.model.times import CENTURY
+from holdfast.store.redis.carrier import extra_in
 from holdfast.store.redis.fields import (
     MILLISECOND,
     Now,
@@ -85,6 +86,7 @@ def read_job(job_id: str, queue: str, row: Row, terms: ForeignTerms) -> Job:
         max_attempts=max(_attempts(options.get("attempts")), rest.max_attempts),
         generation=rest.generation,
         dependency_kind=rest.kind or DependencyKind.AFTER,
+        extra=extra_in(options.get("tm")),
         cancel=rest.cancel,
         failure=None
         if ended

@@ -16,6 +16,7 @@ from holdfast.model import payload
 from holdfast.model.deduplication import Deduplication
 from holdfast.model.job import Encoding, Job, LogLine, Transition
 from holdfast.model.policy import MEBIBYTE, BackoffKind
+from holdfast.store.redis.carrier import carrier_of
 from holdfast.store.redis.fields import (
     MICROSECOND,
     MILLISECOND,
@@ -224,6 +225,8 @@ def _options(job: Job) -> dict[str, object]:
     }
     if job.deduplication is not None:
         keep["de"] = deduplication_options(job.deduplication)
+    if (carrier := carrier_of(job.extra)) is not None:
+        keep["tm"] = carrier
     return {
         **{name: value for name, value in keep.items() if value is not None},
         "attempts": job.max_attempts,

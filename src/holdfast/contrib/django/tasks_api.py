@@ -24,6 +24,7 @@ TaskResult: Any = _base.TaskResult
 TaskResultStatus: Any = _base.TaskResultStatus
 InvalidTask: Any = getattr(_exceptions, "InvalidTask", None) or _exceptions.InvalidTaskError
 TaskResultDoesNotExist: Any = _exceptions.TaskResultDoesNotExist
-normalize_json: Any = _module(".utils").normalize_json
+_json: Any = import_module("django.utils.json" if PACKAGE == "django.tasks" else f"{PACKAGE}.utils")
+normalize_json: Any = _json.normalize_json
 signals: Any = _module(".signals")
 task_backends: Any = _module("").task_backends

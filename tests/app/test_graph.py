@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, Submission, Worker
+from holdfast.model.job import Job
 from holdfast.operations import graph as module
+from holdfast.store.proxy import StoreProxy
 from holdfast.store.tenants import TenantStore
 
 
@@ -49,6 +53,43 @@ async def test_graph_is_bounded(app: Holdfast, monkeypatch: pytest.MonkeyPatch) 
     graph = await app.graph(ids[0])
 
     assert (10, True) == (graph.jobs, graph.truncated)
+
+
+class Watched(StoreProxy):
+    """Counts the bytes of payloads that one read returned."""
+
+    most = 0
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        found = await super().get(ids)
+        self.most = max(self.most, sum(len(job.payload) for job in found if job))
+        return found
+
+
+async def test_graph_of_large_jobs_is_read_in_parts() -> None:
+    async with Holdfast("memory://") as app:
+        root = await app.submit("start")
+        large = Submission(type="page", payload="x" * 1_000_000, depends_on=[root.job_id])
+        await app.submit_batch([large] * 40)
+        store = Watched(app.store)
+
+        found = await module.graph(store, root.job_id)
+
+    assert (41, False) == (found.jobs, found.truncated)
+    assert 9_000_000 > store.most
+
+
+async def test_graph_is_bounded_in_dependencies(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_LINKS", 50)
+    roots = [(await app.submit("root")).job_id for _ in range(10)]
+    await app.submit_batch([Submission(type="all", depends_on=roots) for _ in range(10)])
+
+    found = await app.graph(roots[0], collapse=False)
+
+    assert found.truncated
+    assert 60 >= len(found.edges)
 
 
 async def test_lonely_job_is_one_node_and_an_unknown_one_is_not_found(app: Holdfast) -> None:

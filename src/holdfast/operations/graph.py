@@ -13,13 +13,22 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import NotFoundError
 from holdfast.model.job import Job, State
+from holdfast.model.policy import MEBIBYTE
 from holdfast.store import Store
 
 MOST_JOBS = 2000
 """Jobs that one graph reads."""
+MOST_LINKS = 20_000
+"""Dependencies of all jobs of a graph: a thousand jobs may have a thousand each."""
+FIRST_READ = 8
+MOST_READ = 500
+READ_BYTES = 4 * MEBIBYTE
+"""Bytes of jobs that are read at a time, by those before."""
+LINK_BYTES = 100
 FOLLOWED = 20
 """Jobs of one kind that are asked what follows them."""
 SHOWN_IDS = 100
@@ -96,13 +105,13 @@ async def graph(store: Store, job_id: str, *, collapse: bool = True) -> JobGraph
 async def _collected(store: Store, job_id: str) -> tuple[dict[str, Job], bool]:
     """Read the jobs around one, nearest first."""
     jobs: dict[str, Job] = {}
-    asked: Counter[object] = Counter()
+    reading, asked = _Reading(store), Counter[object]()
     wanted, seen = [job_id], {job_id}
     while wanted:
         room = MOST_JOBS - len(jobs)
-        found = [job for job in await store.get(wanted[:room]) if job is not None]
+        found = await reading.read(wanted[:room])
         jobs |= {job.id: job for job in found}
-        if len(wanted) >= room:
+        if len(wanted) >= room or reading.links >= MOST_LINKS:
             return jobs, True
         nearby: dict[str, None] = {}
         for job in found:
@@ -113,6 +122,44 @@ async def _collected(store: Store, job_id: str) -> tuple[dict[str, Job], bool]:
         wanted = [each for each in nearby if each not in seen]
         seen.update(wanted)
     return jobs, False
+
+
+class _Reading:
+    """Reads jobs without keeping their contents, some megabytes at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._step = FIRST_READ
+        self.links = 0
+        """Dependencies of the jobs that were read."""
+
+    async def read(self, ids: Sequence[str]) -> list[Job]:
+        """Return jobs until they have too many dependencies."""
+        found: list[Job] = []
+        at = 0
+        while at < len(ids) and self.links < MOST_LINKS:
+            some = ids[at : at + self._step]
+            jobs = [job for job in await self._store.get(some) if job is not None]
+            self._adapt(len(some), sum(map(_size, jobs)))
+            found += (self._counted(job) for job in jobs if self.links < MOST_LINKS)
+            at += len(some)
+        return found
+
+    def _adapt(self, count: int, size: int) -> None:
+        """Read fewer at a time when these were large, more when they were many and small."""
+        if size > READ_BYTES:
+            self._step = max(1, count * READ_BYTES // size)
+        elif count == self._step:
+            self._step = min(MOST_READ, 2 * self._step)
+
+    def _counted(self, job: Job) -> Job:
+        self.links += len(job.depends_on)
+        return replace(job, payload=b"", result=None, checkpoint=None)
+
+
+def _size(job: Job) -> int:
+    contents = len(job.payload) + len(job.result or b"") + len(job.checkpoint or b"")
+    return contents + LINK_BYTES * len(job.depends_on)
 
 
 def _some_of_each_kind(jobs: Iterable[Job], asked: Counter[object]) -> list[Job]:

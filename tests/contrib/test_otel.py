@@ -136,7 +136,7 @@ async def test_failure_is_an_error_with_its_type() -> None:
 
 async def test_four_metrics_of_messaging_are_recorded() -> None:
     telemetry = Telemetry()
-    await _ran(_app(telemetry), "broken", queue="q")
+    await _ran(_app(telemetry, metrics=True), "broken", queue="q")
 
     points = telemetry.points()
 
@@ -153,6 +153,20 @@ async def test_four_metrics_of_messaging_are_recorded() -> None:
         attributes["error.type"],
         attributes["messaging.destination.name"],
     )
+
+
+async def test_job_that_is_not_sampled_is_still_measured() -> None:
+    telemetry = Telemetry(sampler=ALWAYS_OFF)
+    app = Holdfast("memory://")
+    app.middleware(telemetry.middleware(metrics=True))
+
+    @app.task("plain", queue="q")
+    def plain() -> None: ...
+
+    await _ran(app, "plain", queue="q")
+
+    assert () == telemetry.spans.get_finished_spans()
+    assert [1] == [count for _, count in telemetry.points()["messaging.process.duration"]]
 
 
 async def test_job_that_is_not_sampled_makes_no_span_and_passes_its_trace_on() -> None:

@@ -51,7 +51,7 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
     """Call a coroutine handler and await it. CancelledError goes through."""
     before = CURRENT_JOB.set(_current(job))
     try:
-        if handler.seams.attempts or handler.signature.dependencies:
+        if (handler.seams.attempts and context) or handler.signature.dependencies:
             return await _around(handler, job, context, Scope())
         awaitable = handler.function(**_arguments(handler, job, context))
         return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
@@ -80,6 +80,12 @@ def perform_sync(
         return failed(handler, error)
     finally:
         CURRENT_JOB.reset(before)
+
+
+def needs_context(handler: Handler, job: Job) -> bool:
+    """Whether a handler takes a context, or middleware or dependencies need one."""
+    seams = handler.seams
+    return handler.wants_context or bool(seams.attempts and not seams.middleware.skip(job))
 
 
 def _around(

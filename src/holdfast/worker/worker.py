@@ -19,7 +19,7 @@ from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.announcer import Announcer
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.embedding import Embedded
-from holdfast.worker.executor import perform, perform_damaged, system_failure
+from holdfast.worker.executor import needs_context, perform, perform_damaged, system_failure
 from holdfast.worker.heartbeat import SHORT_LEASE, HeartbeatThread
 from holdfast.worker.outcomes import Failed, Interrupted, Interruption, Outcome, Succeeded
 from holdfast.worker.polling import POLL, PollDelay, more_within
@@ -285,8 +285,8 @@ class Worker(Embedded):
         if isinstance(run.job, DamagedJob):
             return perform_damaged(run.job, self._app.store)
         if handler.runner is RunnerKind.ASYNC:
-            wants_context = handler.wants_context or handler.seams.attempts
-            return perform(handler, run.job, run.context() if wants_context else None)
+            context = run.context() if needs_context(handler, run.job) else None
+            return perform(handler, run.job, context)
         return self._runners[handler.runner].run(run)
 
     def _answer(self, run: Run, outcome: Outcome) -> None:

@@ -7,12 +7,14 @@ import asyncio
 
 from bench import http, redis, sqlite, worker
 from bench.effort import Effort
+from bench.operator import table as operator
 from bench.pg import bloat, compare, designs
 from bench.recovery import table as recovery
 from bench.shapes import table
 
 BENCHMARKS = {
     "http": http.main,
+    "operator": operator.main,
     "postgres": compare.main,
     "postgres-bloat": bloat.main,
     "postgres-designs": designs.main,
@@ -43,6 +45,8 @@ def main() -> None:
     options = {"effort": arguments.effort, "folder": arguments.folder}
     if arguments.name == "shapes":
         options |= {"only": arguments.only, "store": arguments.store}
+    if arguments.name == "operator":
+        options |= {"store": arguments.store}
     asyncio.run(BENCHMARKS[arguments.name](**options))
 
 

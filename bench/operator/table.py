@@ -47,13 +47,12 @@ def place(name: str, folder: str | None) -> Iterator[str]:
 async def measure(name: str, url: str, *, jobs: int, hours: int, times: int) -> None:
     """Print the table of one store."""
     clock = ManualClock()
-    store = await open_store(url, clock=clock).start()
-    week = Week(store, clock)
-    started = time.perf_counter()
-    await week.fill(jobs, hours=hours)
-    async with Holdfast(store=store, clock=clock) as app:
+    async with Holdfast(store=open_store(url, clock=clock), clock=clock) as app:
+        week = Week(app.store, clock)
+        started = time.perf_counter()
+        await week.fill(jobs, hours=hours)
         workflow = await week.leave_work(app)
-        await store.promote(1000)
+        await app.store.promote(1000)
         print(f"\n{name}: {jobs:,} finished jobs, filled in {time.perf_counter() - started:.0f} s")
         print(f"{'read':40} {'median ms':>10} {'worst ms':>10}  of {ALLOWED[name]:.0f} ms")
         for title, read in reads(app, week, workflow).items():

@@ -168,7 +168,9 @@ SETTINGS: Mapping[str, Setting] = {
     "worker.queues": Setting(
         default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
     ),
-    "worker.slots": Setting(default=20, read=read_number, help="jobs at once in one process"),
+    "worker.slots": Setting(
+        default=None, read=read_number, help="jobs at once in one process, by default as fits"
+    ),
     "worker.processes": Setting(default=1, read=read_number, help="worker processes"),
     "worker.supervisor": Setting(
         default=True, read=_switch, help="run workers under a supervisor that replaces dead ones"

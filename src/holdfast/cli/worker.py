@@ -59,7 +59,7 @@ log_format_option = click.option(
     "--slots",
     "--concurrency",
     metavar="N",
-    help="The slots: concurrent jobs of one process.  [20]",
+    help="The slots: concurrent jobs of one process.  [20, more coroutines]",
 )
 @click.option("--processes", metavar="N", help="Worker processes.  [1]")
 @click.option(
@@ -101,7 +101,7 @@ def _work(settings: Settings, *, burst: bool, probe: tuple[str, int] | None) -> 
         path,
         processes=_number(settings, "worker.processes"),
         queues=_queues(settings),
-        slots=_number(settings, "worker.slots"),
+        slots=_slots(settings),
         grace=_grace(settings),
         burst=burst,
         observer=MEASURING if probe else LOGGING,
@@ -147,7 +147,7 @@ def _introduce(app: Holdfast, settings: Settings) -> None:
         store=redacted(app.url),
         queues=list(_queues(settings)),
         tasks=types,
-        slots=_number(settings, "worker.slots"),
+        slots=_slots(settings) or "20 or more",
         processes=_number(settings, "worker.processes"),
     )
     if not types:
@@ -188,7 +188,7 @@ def _run(
         started = Worker(
             app,
             queues=queues,
-            slots=_number(settings, "worker.slots"),
+            slots=_slots(settings),
             grace=_grace(settings),
             observer=observer,
         )
@@ -273,6 +273,10 @@ def _queues(settings: Settings) -> list[str] | dict[str, float]:
 
 def _port(settings: Settings) -> int:
     return int(settings.text("listen.port"))
+
+
+def _slots(settings: Settings) -> int | None:
+    return None if settings["worker.slots"] is None else _number(settings, "worker.slots")
 
 
 def _number(settings: Settings, key: str) -> int:

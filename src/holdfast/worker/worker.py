@@ -52,9 +52,9 @@ class Worker(Embedded):
     """Runs the tasks of an app.
 
     ``queues`` are served in the order given, or, as a mapping to weights, each first in
-    proportion to its weight. ``slots`` jobs run at once. ``grace`` is how long a graceful
-    stop lets running jobs finish before they return to the queue. ``listener`` is informed
-    which leases the worker holds. ``async with Worker(app):`` runs it beside other code.
+    proportion to its weight. ``slots`` jobs run at once; by default, see ``SlotCount``. ``grace``
+    is how long a graceful stop lets running jobs finish before they return to the queue. A
+    ``listener`` is informed of the leases it holds. ``async with Worker(app):`` runs it in place.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Worker(Embedded):
         app: Holdfast,
         *,
         queues: Sequence[str] | Mapping[str, float] = ("default",),
-        slots: int = 20,
+        slots: int | None = None,
         grace: timedelta = timedelta(seconds=30),
         maintenance: bool = True,
         observer: Observer | None = None,

@@ -44,7 +44,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     app: str
     queues: dict[str, float] | list[str]
-    slots: int
+    slots: int | None
     grace: timedelta
     burst: bool
     maintenance: bool

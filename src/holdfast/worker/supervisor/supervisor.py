@@ -53,7 +53,7 @@ def supervise(
     *,
     processes: int,
     queues: Sequence[str] | Mapping[str, float] = ("default",),
-    slots: int = 20,
+    slots: int | None = None,
     grace: timedelta = 30 * SECOND,
     burst: bool = False,
     observer: str = SILENT,

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast import Holdfast
 from holdfast.http.api_keys import Role
 from holdfast.model.policy import ServiceLimits
+from holdfast.model.workers import WorkerInfo
+from holdfast.operations.workers import announce
 from holdfast.store import MemoryStore
+from holdfast.store.tenants import TenantStore
 from tests.http.site import API, running
 
 if TYPE_CHECKING:
@@ -76,3 +79,25 @@ async def test_list_of_workers_reads_those_of_the_namespace_and_local_ones() -> 
 
     assert ["w1"] == [worker["id"] for worker in listed]
     assert ["worker:", "worker/acme:"] == store.prefixes
+
+
+async def test_list_of_workers_with_many_names_keeps_the_loop_free(site: Site) -> None:
+    key = await site.key("admin", "acme")
+    names = tuple(f"{n:0120}" for n in range(250))
+    view = TenantStore(site.store, "acme")
+    for n in range(400):
+        info = WorkerInfo(
+            id=f"w{n}",
+            queues=names,
+            types=names,
+            started_at=site.store.now(),
+            host="h",
+            pid=1,
+            slots=1,
+            running=0,
+        )
+        await announce(view, info)
+
+    reply = await site.get(f"{API}/workers", key=key)
+
+    assert (200, 400) == (reply.status, len(reply.json["workers"]))

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.model.workers import ALL, PREFIX, WorkerInfo
 from holdfast.operations.held import held
+from holdfast.runtime.pace import Pace
 from holdfast.store import NamedLock, Store
 from holdfast.store.damage import readable
 
@@ -32,8 +33,12 @@ async def is_led(store: Store) -> bool:
 
 
 async def workers(store: Store) -> list[WorkerInfo]:
-    """Return the workers that are alive."""
-    return list(readable(await held(store, ALL, LONGEST_TTL), _worker))
+    """Return the workers that are alive; other tasks run while many are read."""
+    pace, found = Pace(), list[WorkerInfo]()
+    for lock in await held(store, ALL, LONGEST_TTL):
+        await pace.turn()
+        found += readable([lock], _worker)
+    return found
 
 
 def _worker(lock: NamedLock) -> WorkerInfo:

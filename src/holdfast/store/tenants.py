@@ -22,10 +22,10 @@ from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats
 from holdfast.model.workers import ALL, PREFIX, WorkerInfo, remote_prefix
 from holdfast.store.contract import Store
-from holdfast.store.damage import readable
 from holdfast.store.namespaces import is_within
 from holdfast.store.proxy import StoreProxy
 from holdfast.store.record_names import QUEUE, RecordNames
+from holdfast.store.tenant_workers import tenant_workers
 from holdfast.store.values import (
     Added,
     Change,
@@ -230,17 +230,7 @@ class TenantStore(StoreProxy):
             return []
         local = await self._inner.locks(PREFIX)
         remote = await self._inner.locks(remote_prefix(self.namespace))
-        found = []
-        for lock, info in readable([*local, *remote], _worker):
-            queues = tuple(self.shown(q) for q in info.queues if self.within(q))
-            if queues:
-                found.append(replace(lock, data=json.encode(self._shown_worker(info, queues))))
-        return found
-
-    def _shown_worker(self, info: WorkerInfo, queues: tuple[str, ...]) -> WorkerInfo:
-        jobs = [job for job in info.running_jobs if self.within(job.queue)]
-        own = tuple(replace(job, queue=self.shown(job.queue)) for job in jobs)
-        return replace(info, queues=queues, running_jobs=own)
+        return await tenant_workers([*local, *remote], self.within, self.shown)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -393,7 +383,3 @@ class TenantStore(StoreProxy):
             names.kind(kind), prefix=prefix, after=after, limit=limit, last=last
         )
         return [names.shown(record, kind) for record in found]
-
-
-def _worker(lock: NamedLock) -> tuple[NamedLock, WorkerInfo]:
-    return lock, json.decode(lock.data, type=WorkerInfo)

@@ -31,6 +31,8 @@ from holdfast.operations.filters import FailureFilter
 from holdfast.operations.pauses import LONGEST_REASON
 
 STATS_KEPT = 7 * DAY
+LONGEST_NAME = 128
+"""Characters of the name of a queue or type."""
 
 
 async def failures(call: Call) -> JsonResponse:
@@ -85,7 +87,9 @@ async def set_ageing(call: Call) -> JsonResponse:
 
 async def workers(call: Call) -> JsonResponse:
     """Return the workers that are present."""
-    return JsonResponse(WorkerList(tuple(await call.operations.workers())))
+    found = tuple(await call.operations.workers())
+    names = sum(len(each.queues) + len(each.types) for each in found)
+    return JsonResponse(WorkerList(found), size=LONGEST_NAME * names)
 
 
 async def audit(call: Call) -> JsonResponse:

@@ -9,10 +9,13 @@ from typing import Self
 
 
 class RefusingServer:
-    """Passes commands on to a server, except those for which it has an error."""
+    """Passes commands on to a server, except those for which it has an error or an answer."""
 
-    def __init__(self, port: int, errors: Mapping[str, str]) -> None:
+    def __init__(
+        self, port: int, errors: Mapping[str, str], answers: Mapping[str, str] | None = None
+    ) -> None:
         self._target = port
+        self._answers = {name.encode(): text.encode() for name, text in (answers or {}).items()}
         self._errors = {command.encode(): error.encode() for command, error in errors.items()}
         self._server: asyncio.Server | None = None
         self.refused: list[str] = []
@@ -56,6 +59,8 @@ class RefusingServer:
             if error := self._errors.get(words[0].upper()):
                 self.refused.append(words[0].decode())
                 writer.write(b"-" + error + b"\r\n")
+            elif (answer := self._answers.get(words[0].upper())) is not None:
+                writer.write(b"$%d\r\n%b\r\n" % (len(answer), answer))
             else:
                 commands.write(text)
 

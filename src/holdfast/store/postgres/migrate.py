@@ -28,6 +28,7 @@ from holdfast.errors import (
     ValidationError,
 )
 from holdfast.store.capabilities import SchemaMove, SchemaStatus
+from holdfast.store.postgres.engines import refuse_other_products
 from holdfast.store.postgres.errors import message_of, translated
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import Row
@@ -339,6 +340,7 @@ async def _migrator(pool: Pool, settings: PostgresSettings) -> AsyncIterator[Mig
     """Open a connection without timeouts to a server that is safe to use."""
     with translated():
         async with await pool.connect() as connection:
+            await refuse_other_products(connection)
             _refuse_encoding(connection)
             if settings.durability != "server":
                 await _refuse_unsafe(connection)

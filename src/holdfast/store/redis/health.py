@@ -101,6 +101,16 @@ _DURABILITY = {
         "Set appendfsync always, or durability=fsync in the URL, if that is too much.",
     ),
     "always": (Level.OK, "appendfsync is always: an answered call is on disk.", ""),
+    "memorydb": (
+        Level.OK,
+        "Amazon MemoryDB keeps every answered write in a log of several zones.",
+        "",
+    ),
+    "elasticache": (
+        Level.WARN,
+        "ElastiCache keeps no append-only file: a failover loses what no replica had received.",
+        "Use MemoryDB if nothing may be lost; else run a replica and set replicas=1 in the URL.",
+    ),
     "unknown": (
         Level.WARN,
         "The server does not report how its append-only file is synced.",
@@ -161,7 +171,9 @@ def _check_confirmation(facts: Facts, settings: RedisSettings) -> None:
     """Refuse a server that cannot confirm what the URL requires."""
     if not settings.fsync:
         return
-    if facts["appendfsync"] == "off":
+    if facts["appendfsync"] == "memorydb":
+        raise StoreError("redis: MemoryDB confirms every write itself: leave durability=fsync out")
+    if facts["appendfsync"] in ("off", "elasticache"):
         raise UnsafeStoreError(
             "redis: durability=fsync needs an append-only file: set appendonly yes, or leave it out"
         )
@@ -177,12 +189,15 @@ async def _read_facts(client: RedisClient) -> Facts:
 
 
 async def _append_only(client: RedisClient, facts: Facts) -> str:
+    is_elasticache = "ElastiCache" in facts.get("os", "")
+    if "MemoryDB" in facts.get("os", ""):
+        return "memorydb"
     if facts.get("aof_enabled") != "1":
-        return "off"
+        return "elasticache" if is_elasticache else "off"
     try:
         answer = await client.command("CONFIG", "GET", "appendfsync")
-    except StoreError:
-        return "unknown"
+    except StoreError:  # ElastiCache blocks CONFIG; its append-only file is synced each second
+        return "everysec" if is_elasticache else "unknown"
     found = {bytes(k): bytes(v) for k, v in answer.items()} if isinstance(answer, dict) else {}
     if not found and answer:
         found = {answer[0]: answer[1]}

@@ -9,8 +9,10 @@ import pytest
 from holdfast import Holdfast, ValidationError
 from holdfast.errors import ForbiddenError
 from holdfast.maintenance.keeper import Keeper
-from holdfast.model.reserved import FAILURE_BOOKS, LIMIT_OVERRIDES, QUEUE_PAUSES
+from holdfast.model.reserved import DRAINED, FAILURE_BOOKS, LIMIT_OVERRIDES, QUEUE_PAUSES
+from holdfast.model.times import format_timestamp
 from holdfast.observe import Silent
+from holdfast.operations.draining import prune_drained
 from holdfast.operations.limits import declare_limits
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import LimitRule, RecordWrite, Store
@@ -106,3 +108,19 @@ async def test_damaged_records_stop_neither_pauses_nor_limits(
     assert not any(queue.paused for queue in await app.queues())
     assert [("queue:default", 3)] == [(s.scope, s.rule.rate) for s in await app.limit_states()]
     assert () == (await app.failure_groups()).groups
+
+
+async def test_request_to_drain_a_worker_that_died_is_forgotten(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    at = format_timestamp(app.store.now()).encode()
+    await forge(app.store, DRAINED, "dead", b'{"at":"%s"}' % at)
+    await forge(app.store, DRAINED, "damaged", b"{}")
+
+    await prune_drained(app.store)
+    early = await app.store.browse(DRAINED)
+    clock.advance(86_401)
+    await prune_drained(app.store)
+
+    assert ["dead"] == [record.key for record in early]
+    assert [] == await app.store.browse(DRAINED)

@@ -1,8 +1,9 @@
-"""Deletes ended jobs past their retention and old books of failures, in small batches."""
+"""Deletes ended jobs past their retention, old books of failures and old requests to drain."""
 
 from __future__ import annotations
 
 from holdfast.model.policy import Retention
+from holdfast.operations.draining import prune_drained
 from holdfast.operations.failure_groups import prune_books
 from holdfast.store import Store
 
@@ -26,4 +27,5 @@ class Pruner:
         if pruned == PAGE:
             return PAUSE
         await prune_books(self._store)
+        await prune_drained(self._store)
         return EVERY

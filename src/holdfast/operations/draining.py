@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Annotated
+
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, ForbiddenError, NotFoundError, ValidationError
+from holdfast.model.policy import DAY
 from holdfast.model.reserved import DRAINED
 from holdfast.model.workers import ALL, PREFIX, WorkerInfo
 from holdfast.operations.workers import workers
 from holdfast.store import RecordWrite, Store
+from holdfast.store.damage import readable
 from holdfast.store.tenants import TenantStore
+
+KEPT = DAY
+"""How long a dead worker's request is kept: under the same name it may start again."""
 
 
 async def drain(store: Store, worker: str, *, drained: bool) -> WorkerInfo:
@@ -39,3 +47,27 @@ async def is_drained(store: Store, worker: str) -> bool:
 async def forget_drained(store: Store, worker: str) -> None:
     """Remove the request of a worker that stops."""
     await store.keep([RecordWrite(kind=DRAINED, key=worker, data=None)])
+
+
+async def prune_drained(store: Store) -> None:
+    """Remove the requests for workers that died a day ago; one that restarts keeps its own."""
+    records = await store.browse(DRAINED)
+    if not records:
+        return
+    alive = {worker.id for worker in await workers(store)}
+    old = store.now() - KEPT
+    gone = [
+        RecordWrite(kind=DRAINED, key=each.key, data=None, version=each.version)
+        for each in records
+        if each.key not in alive and next(iter(readable([each.data], _since)), old) <= old
+    ]
+    if gone:
+        await store.keep(gone)
+
+
+class _Drain(msgspec.Struct):
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+def _since(data: bytes) -> datetime:
+    return msgspec.json.decode(data, type=_Drain).at

@@ -51,6 +51,8 @@ async def set_scene(site: Site) -> dict[str, str]:
         "bulk": "/bulk?action=retry&q=state:failed",
         "bulk-delete": "/bulk?action=delete&q=state:failed",
         "operations": "/operations",
+        "queues": "/queues",
+        "queue": "/queues/media",
     }
 
 

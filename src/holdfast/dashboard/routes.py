@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.dashboard.screens import bulk, failures, home, job, jobs, overview
+from holdfast.dashboard.screens import bulk, failures, home, job, jobs, overview, queues
 from holdfast.dashboard.visits import Action, ScreenRoute
 
 
@@ -23,6 +23,7 @@ NAVIGATION = (
     NavigationItem("overview", "Overview", "overview", "listQueues", "o"),
     NavigationItem("failures", "Failures", "failures", "listFailureGroups", "f"),
     NavigationItem("jobs", "Jobs", "jobs", "listJobs", "j"),
+    NavigationItem("queues", "Queues", "queues", "listQueues", "q"),
 )
 
 SCREENS: tuple[ScreenRoute, ...] = (
@@ -32,11 +33,13 @@ SCREENS: tuple[ScreenRoute, ...] = (
     *jobs.SCREENS,
     *job.SCREENS,
     *bulk.SCREENS,
+    *queues.SCREENS,
 )
 """Every page."""
 
 ACTIONS: tuple[Action, ...] = (
     *job.ACTIONS,
     *bulk.ACTIONS,
+    *queues.ACTIONS,
 )
 """Every form that changes something."""

@@ -107,6 +107,8 @@ async def test_prometheus_can_parse_the_metrics(site: Site) -> None:
     await site.submit("a", queue="q")
     await site.get(f"{API}/jobs/missing")
     await site.claim(queues=["q"])
+    for _ in range(2):
+        await site.submit("nobody", queue="other")
 
     reply = await site.get("/metrics")
 
@@ -114,12 +116,17 @@ async def test_prometheus_can_parse_the_metrics(site: Site) -> None:
     found = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
     jobs = {(s.labels["queue"], s.labels["state"]): s.value for s in found["holdfast_jobs"].samples}
     assert 1 == jobs["q", "RUNNING"]
+    assert {("q", state.value) for state in State} <= jobs.keys()
+    oldest = {s.labels["queue"]: s.value for s in found["holdfast_oldest_ready_seconds"].samples}
+    assert (0, True) == (oldest["q"], oldest["other"] > 0)
+    without = {s.labels["type"]: s.value for s in found["holdfast_jobs_without_worker"].samples}
+    assert {"nobody": 2} == without
     requests = {
         (s.labels["route"], s.labels["status"]): s.value
         for s in found["holdfast_http_requests"].samples
     }
     assert 1 == requests["getJob", "404"]
-    assert 1 == requests["submitJob", "201"]
+    assert 3 == requests["submitJob", "201"]
     assert "holdfast_http_request_seconds" in found
     assert "holdfast_queue_latency_seconds" in found
 

@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
+from holdfast.model.job import State
 from holdfast.model.statistics import LatencyStats, QueueStats
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.operations import Operations
 from holdfast.operations.quarantine import failing, quarantined
 from holdfast.operations.store_safety import unsafe
@@ -21,6 +23,9 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 WINDOW = timedelta(minutes=5)
 MAX_QUEUES = 1000
+MAX_TYPES = 100
+NO_JOBS = dict.fromkeys(State, 0)
+"""Every state has a sample in every queue, so that rules and graphs need no exception."""
 Sample = tuple[str, float]
 
 
@@ -44,11 +49,12 @@ class RequestCounts:
 async def job_metrics(operations: Operations) -> list[str]:
     """Return the lines about jobs and workers."""
     queues = (await operations.queues())[:MAX_QUEUES]
-    stats = await operations.stats(time_range=WINDOW)
+    stats = await operations.stats(time_range=WINDOW, breakdown_by=("TYPE",))
     workers = await operations.workers()
     return [
         *_of_queues(queues),
         *_of_stats(stats),
+        *_without_worker(stats, workers),
         *_gauge("holdfast_workers", "Workers that are present.", [("", len(workers))]),
     ]
 
@@ -100,13 +106,39 @@ def _of_queues(queues: Iterable[QueueInfo]) -> Iterator[str]:
         [
             (f'{{queue="{escaped(queue.name)}",state="{state}"}}', count)
             for queue in found
-            for state, count in sorted(queue.counts.items())
+            for state, count in sorted({**NO_JOBS, **queue.counts}.items())
+        ],
+    )
+    yield from _gauge(
+        "holdfast_oldest_ready_seconds",
+        "How long the oldest job that is ready to run waits; 0 when there is none.",
+        [
+            (f'{{queue="{escaped(queue.name)}"}}', queue.activity.oldest_ready_seconds or 0.0)
+            for queue in found
+            if queue.activity is not None
         ],
     )
     yield from _gauge(
         "holdfast_queue_paused",
         "1 while no job of the queue may start.",
         [(f'{{queue="{escaped(queue.name)}"}}', int(queue.paused)) for queue in found],
+    )
+
+
+def _without_worker(stats: QueueStats, workers: Iterable[WorkerInfo]) -> Iterator[str]:
+    """Ready jobs whose type no worker that is present has a handler for."""
+    known = {type_ for worker in workers for type_ in worker.types}
+    takes_all = any(type_.endswith(":*") for type_ in known)
+    waiting = {
+        type_: counts.scheduled
+        for type_, counts in (stats.by_type or {}).items()
+        if counts.scheduled and type_ not in known and not takes_all
+    }
+    most = sorted(waiting.items(), key=lambda item: -item[1])[:MAX_TYPES]
+    yield from _gauge(
+        "holdfast_jobs_without_worker",
+        "Ready jobs of a type that no worker runs.",
+        [(f'{{type="{escaped(type_)}"}}', count) for type_, count in most] or [('{type=""}', 0)],
     )
 
 

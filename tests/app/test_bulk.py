@@ -349,6 +349,7 @@ async def test_old_operations_are_deleted_and_open_ones_are_limited(
         ("ids", {"action": "cancel", "ids": "abc"}),
         ("ids", {"action": "cancel", "ids": [1]}),
         ("filter", {"action": "cancel", "filter": [1]}),
+        ("filter", {"action": "cancel", "filter": {"types": ["x" * 100] * 1000}}),
         ("filter.limit", {"action": "cancel", "filter": {"limit": 5}}),
         ("nonsense", {"action": "cancel", "filter": {"nonsense": 5}}),
         ("priority", {"action": "reprioritise", "filter": {}}),

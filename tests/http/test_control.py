@@ -9,6 +9,7 @@ import pytest
 from holdfast import Client, Holdfast, NotFoundError, ValidationError
 from tests.http.site import API, running
 from tests.http.test_client import listening
+from tests.waiting import eventually
 from tests.worker.rig import working
 
 if TYPE_CHECKING:
@@ -83,3 +84,24 @@ async def test_client_controls_as_an_app_does() -> None:
 
 
 async def _nothing() -> None: ...
+
+
+async def test_drain_outlives_the_service_that_requested_it() -> None:
+    app = Holdfast("memory://")
+    app.task("t")(_nothing)
+    async with working(app) as worker:
+        async with running(app) as first:
+            await first.call("POST", f"{API}/workers/{worker.id}/drain")
+        async with running(app) as second:
+
+            async def drained() -> bool:
+                (listed,) = (await second.get(f"{API}/workers")).json["workers"]
+                return bool(listed["draining"])
+
+            assert await eventually(drained)
+            job_id = await second.submit("t")
+            assert "SCHEDULED" == (await second.get(f"{API}/jobs/{job_id}")).json["state"]
+            await second.call("POST", f"{API}/workers/{worker.id}/undrain")
+            ended = await second.get(f"{API}/jobs/{job_id}/wait?timeout=20")
+
+    assert "COMPLETED" == ended.json["state"]

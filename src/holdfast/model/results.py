@@ -56,10 +56,12 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     by_state: Mapping[State, int]
     """The states in which jobs match."""
     total: int
+    total_exact: bool = True
+    """False: there are at least so many."""
     at_least: tuple[State, ...] = ()
-    """The states with more jobs than were counted, or whose jobs were not all read."""
+    """The states that may have more jobs."""
     complete: bool = True
-    """False: not all jobs were compared with the filter, and any state may have more."""
+    """False: only the newest jobs were counted by state, and any state may have more."""
 
 
 class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):

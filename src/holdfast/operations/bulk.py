@@ -28,13 +28,18 @@ from holdfast.operations.batches import check_batch_filter
 from holdfast.operations.bulk_pages import BulkPages, search_of
 from holdfast.operations.changes import priority_level, read_span
 from holdfast.operations.filters import JobFilter, job_search
+from holdfast.operations.matching import predicate
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from holdfast.store.tenants import TenantStore
 
 MOST_IDS = 1000
 MOST_PAGE = 200
+MOST_FILTER = 65_536
+"""Bytes of a filter."""
 EXAMPLES = 5
+MOST_COMPARED = 1000
+"""Jobs that a preview counts by reading them."""
 POLL = 0.25
 """Seconds between two looks of a caller that waits."""
 
@@ -136,13 +141,14 @@ class BulkOperations:
         search = search_of(doing, filter)
         if search is None:
             return BulkPreview(action=doing, as_of=until, matched=0, matched_exact=True)
-        page = await BulkPages(self._store).matching(replace(search, limit=EXAMPLES), filter)
+        limit = EXAMPLES if predicate(filter) is None else MOST_COMPARED
+        page = await BulkPages(self._store).matching(replace(search, limit=limit), filter)
         return BulkPreview(
             action=doing,
             as_of=until,
             matched=page.total,
             matched_exact=page.total_exact,
-            examples=tuple(job.id for job in page.jobs),
+            examples=tuple(job.id for job in page.jobs[:EXAMPLES]),
         )
 
     async def list(self, *, after: str = "", limit: int = 50) -> builtins.list[BulkOperation]:
@@ -247,8 +253,12 @@ def _check_ids(ids: Sequence[str]) -> None:
 
 
 def _as_json(wanted: JobFilter) -> dict[str, object]:
-    """Return a filter as it is stored and shown."""
-    return msgspec.json.decode(msgspec.json.encode(wanted), type=dict[str, object])
+    """Return a filter as it is stored and shown; each page of an operation writes it again."""
+    data = msgspec.json.encode(wanted)
+    if len(data) > MOST_FILTER:
+        message = f"must have at most {MOST_FILTER} bytes as JSON, got {len(data)}"
+        raise ValidationError([Fault("filter", "TOO_LONG", message)])
+    return msgspec.json.decode(data, type=dict[str, object])
 
 
 def _instant(as_of: Moment) -> datetime:

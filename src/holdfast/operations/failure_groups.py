@@ -25,8 +25,9 @@ from holdfast.model.failure_groups import (
     summed,
 )
 from holdfast.model.job import Job
-from holdfast.model.measures import Measure, Stats, minute_of
+from holdfast.model.measures import Stats, minute_of
 from holdfast.model.reserved import FAILURE_BOOKS
+from holdfast.operations.series import LEVELS, slots
 from holdfast.store import Record, RecordWrite, Store
 from holdfast.store.damage import readable
 from holdfast.store.namespaces import namespace_of
@@ -110,15 +111,15 @@ async def failure_groups(store: Store, window: timedelta) -> FailureGroups:
     ]
     groups = summed(books, first=first, steps=newest - first + 1)
     since = datetime.fromtimestamp(first * minutes * 60, UTC)
-    stats = await store.stats(now - since)
-    total = _failures(stats)
+    steps = await slots(store, LEVELS[0] if minutes == 1 else LEVELS[-1], first, newest)
+    total = sum(step.total.failed for step in steps.values())
     return FailureGroups(
         since=since,
         step=timedelta(minutes=minutes),
         groups=tuple(groups),
         total=max(total, sum(one.count for one in groups)),
         ungrouped=max(0, total - sum(one.count for one in groups)),
-        failed_now=_failed_now(stats),
+        failed_now=_failed_now(await store.stats(timedelta(0))),
     )
 
 
@@ -136,11 +137,6 @@ async def _browse(store: Store, kind: str, prefix: str, after: str) -> list[Reco
         if len(page) < PAGE:
             return found
         after = page[-1].key
-
-
-def _failures(stats: Stats) -> int:
-    counted = (Measure.FAILED, Measure.DEAD_LETTER)
-    return sum(reading.count for reading in stats.readings if reading.measure in counted)
 
 
 def _failed_now(stats: Stats) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How many jobs match a filter, by state: exact from the counters, else up to a bound."""
+"""How many jobs match a filter, by state: exact from the counters, else among the newest ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from holdfast.model.results import JobCounts
 from holdfast.operations.batches import check_batch_filter
 from holdfast.operations.filters import JobFilter, job_search
 from holdfast.operations.matching import find_matching, predicate, resolved
-from holdfast.store import Search, Store
+from holdfast.store import Page, Search, Store
+
+MOST_READ = 1000
+"""Jobs that are read where the counters do not know."""
 
 
 async def count_jobs(store: Store, wanted: JobFilter) -> JobCounts:
@@ -24,16 +27,8 @@ async def count_jobs(store: Store, wanted: JobFilter) -> JobCounts:
     tallied = await _tallied(store, search)
     if _is_counted(search):
         return JobCounts(by_state=tallied, total=sum(tallied.values()))
-    counts: dict[State, int] = {}
-    bounded: list[State] = []
-    for state in tallied:
-        only = replace(search, states=(state,), limit=1, most_bytes=0)
-        page = await store.find(only)
-        if page.total:
-            counts[state] = page.total
-        if not page.total_exact:
-            bounded.append(state)
-    return JobCounts(by_state=counts, total=sum(counts.values()), at_least=tuple(bounded))
+    page = await store.find(replace(search, limit=MOST_READ, most_bytes=0))
+    return _counted(page, max(page.total, len(page.jobs)))
 
 
 async def _tallied(store: Store, search: Search) -> dict[State, int]:
@@ -63,13 +58,18 @@ def _is_counted(search: Search) -> bool:
 
 async def _compared(store: Store, search: Search, wanted: JobFilter) -> JobCounts:
     """Count among the jobs that one page compares."""
-    page = await find_matching(store, replace(search, limit=1000, most_bytes=0), wanted)
+    page = await find_matching(store, replace(search, limit=MOST_READ, most_bytes=0), wanted)
+    return _counted(page, len(page.jobs))
+
+
+def _counted(page: Page, total: int) -> JobCounts:
     counts = Counter(job.state for job in page.jobs)
+    complete = page.next_cursor is None
     by_state = {state: counts[state] for state in State if counts[state]}
-    at_least = () if page.next_cursor is None else tuple(by_state)
     return JobCounts(
         by_state=by_state,
-        total=len(page.jobs),
-        at_least=at_least,
-        complete=page.next_cursor is None,
+        total=total,
+        total_exact=complete or (page.total_exact and total > len(page.jobs)),
+        at_least=() if complete else tuple(by_state),
+        complete=complete,
     )

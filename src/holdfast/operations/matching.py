@@ -18,7 +18,7 @@ from holdfast.operations.filters import MAX_VALUES, JobFilter
 from holdfast.store import Page, Search, Store
 from holdfast.store.tenants import TenantStore
 
-SCANNED = 2000
+SCANNED = 1000
 """Jobs that one page reads and compares."""
 READ = 500
 """Jobs that are read at once."""

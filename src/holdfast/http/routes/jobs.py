@@ -220,7 +220,8 @@ ENDPOINTS = (
         name="countJobs",
         summary="Count jobs by state, with filters in the body",
         description="Filters by type, queue, state and priority are counted exactly. With others,"
-        " up to 10,000 jobs of each state are counted; at_least names the states with more.",
+        " the newest 1,000 jobs are counted by state, and the total up to 10,000."
+        " at_least names the states that may have more.",
         handler=count,
         permission=Permission.WATCH,
         body_schema=SEARCH,

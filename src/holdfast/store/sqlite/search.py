@@ -48,6 +48,8 @@ class Source(msgspec.Struct, frozen=True):
     """How many candidates there are; not exact beyond ``COUNT_CAP``."""
     alone: str = ""
     """The same without the job itself, which a count need not read."""
+    covers: str = ""
+    """The condition that all its candidates meet."""
 
 
 _BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
@@ -127,7 +129,7 @@ class _Finder:
                 source = Source(sql, place, ({},), 0)
         sql = (
             f"SELECT {place}, job.seq FROM {source.sql}"  # noqa: S608  # constants above
-            f" AND {place} > :low AND {place} < :high{self._filters}"
+            f" AND {place} > :low AND {place} < :high{self._filters.replace(source.covers, '')}"
             f" ORDER BY {place} {'ASC' if self._ascending else 'DESC'} LIMIT :limit"
         )
         limit = min(self._search.limit + 1, most)
@@ -158,7 +160,7 @@ class _Finder:
         return _FIRST if number is None else int(number) + 1
 
     def _total(self, source: Source) -> tuple[int, bool]:
-        tables, filters = source.sql, self._filters
+        tables, filters = source.sql, self._filters.replace(source.covers, "")
         other = any(getattr(self._search, name) for name in _FILTERS)
         other = other or bool(self._search.id_prefix)
         if source.alone and not other and self._search.namespace is None:
@@ -191,12 +193,15 @@ class _Finder:
         if search.correlation_id:
             of: Parameters = {"correlation": search.correlation_id}
             count = self._counted(_CORRELATION, of)
-            yield Source(_BY_CORRELATION, "body.seq", (of,), count, _CORRELATION)
+            yield Source(
+                _BY_CORRELATION, "body.seq", (of,), count, _CORRELATION, covers=_CORRELATED
+            )
         if search.id_prefix:
             yield self._by_id(search.id_prefix)
-        for name, value in search.tags.items():
+        for place, (name, value) in enumerate(search.tags.items()):
             tag: Parameters = {"tag_name": name, "tag_value": value}
-            yield Source(_BY_TAG, "tag.seq", (tag,), self._counted(_TAG, tag), _TAG)
+            count, covers = self._counted(_TAG, tag), _TAGGED.format(place)
+            yield Source(_BY_TAG, "tag.seq", (tag,), count, _TAG, covers=covers)
         yield from self._kinds(search)
         if search.updated_after:
             (newest,) = self._execute(statement("newest_event")).fetchone()
@@ -207,7 +212,7 @@ class _Finder:
     def _by_id(self, prefix: str) -> Source:
         ranges = tuple(_range(*each) for each in key_ranges(prefix))
         count = sum(self._counted(_BY_ID, each) for each in ranges)
-        return Source(_BY_ID, "job.seq", ranges, count)
+        return Source(_BY_ID, "job.seq", ranges, count, covers=_WITH_ID)
 
     def _kinds(self, search: Search) -> Iterator[Source]:
         if search.states:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bench import http, redis, sqlite, worker
+from bench import dashboard, http, redis, sqlite, worker
 from bench.effort import Effort
 from bench.operator import table as operator
 from bench.pg import bloat, compare, designs
@@ -13,6 +13,7 @@ from bench.recovery import table as recovery
 from bench.shapes import table
 
 BENCHMARKS = {
+    "dashboard": dashboard.main,
     "http": http.main,
     "operator": operator.main,
     "postgres": compare.main,

@@ -48,6 +48,7 @@ async def set_scene(site: Site) -> dict[str, str]:
         "job-held": f"/jobs/{held}",
         "job-parent": f"/jobs/{parent}",
         "job-running": f"/jobs/{running}",
+        "copy": f"/jobs/{waiting}/copy",
         "bulk": "/bulk?action=retry&q=state:failed",
         "bulk-delete": "/bulk?action=delete&q=state:failed",
         "operations": "/operations",

@@ -40,7 +40,8 @@ async def browser() -> AsyncIterator[Browser]:
 class Stage:
     """A served store with a scene on it."""
 
-    def __init__(self, address: str, site: Site, pages: dict[str, str]) -> None:
+    def __init__(self, name: str, address: str, site: Site, pages: dict[str, str]) -> None:
+        self.name = name
         self.address = address
         self.site = site
         self.pages = pages
@@ -68,7 +69,8 @@ def stage_over(app: Holdfast) -> Any:
     async def made() -> AsyncIterator[Stage]:
         async with served(app) as running:
             site = Site(app, running.asgi)
-            yield Stage(running.address, site, await set_scene(site))
+            name = app.url.partition(":")[0]
+            yield Stage(name, running.address, site, await set_scene(site))
 
     return made()
 
@@ -84,6 +86,7 @@ async def _context(browser: Browser, size: str, scheme: Any) -> BrowserContext:
 async def test_every_screen_is_free_of_complaints(
     browser: Browser, stage: Stage, size: str, scheme: str
 ) -> None:
+    judged = stage.name == "sqlite"  # axe takes a second per page; the pages are the same
     context = await _context(browser, size, scheme)
     found: dict[str, object] = {}
     for name, path in stage.pages.items():
@@ -92,7 +95,7 @@ async def test_every_screen_is_free_of_complaints(
         assert response is not None
         assert 200 == response.status, path
         await watched.page.wait_for_selector("main")
-        problems = [*watched.complaints, *await watched.violations()]
+        problems = [*watched.complaints, *(await watched.violations() if judged else ())]
         if (wider := await watched.overflow()) > 0:
             problems.append(f"{wider} pixels too wide")
         if problems:

@@ -23,7 +23,7 @@ async def test_home_leads_to_the_failures_while_something_failed(any_site: Site)
 
 async def test_operator_gets_from_failures_to_only_those_retried(any_site: Site) -> None:
     guest = Guest(any_site)
-    wanted = [await failed_job(any_site) for _ in range(3)]
+    wanted = [await failed_job(any_site) for _ in range(12)]
     other = await failed_job(any_site, code="OTHER", message="quota exceeded")
     groups = (await any_site.get("/api/v1/failures/groups")).json["groups"]
     group = next(one["group"] for one in groups if one["code"] == "MAILBOX_UNKNOWN")
@@ -38,8 +38,8 @@ async def test_operator_gets_from_failures_to_only_those_retried(any_site: Site)
 
     assert "MAILBOX_UNKNOWN" in text_of(home)
     assert "the server said 550" in text_of(why)
-    assert "Retry 3 jobs" in text_of(preview)
-    assert "3 jobs retried." in text_of(after)
+    assert "Retry 12 jobs" in text_of(preview)
+    assert "12 jobs retried." in text_of(after)
     for job_id in wanted:
         assert "SCHEDULED" == (await any_site.get(f"/api/v1/jobs/{job_id}")).json["state"]
     assert "FAILED" == (await any_site.get(f"/api/v1/jobs/{other}")).json["state"]
@@ -184,3 +184,38 @@ async def test_completion_offers_what_the_store_knows(site: Site, guest: Guest) 
     assert ["type:email.send"] == (await guest.get("/complete?q=type:em")).json
     assert "state:failed" in (await guest.get("/complete?q=state:fa")).json
     assert "priority:" in (await guest.get("/complete?q=pri")).json
+
+
+async def test_copy_of_a_job_is_submitted_with_changes(any_site: Site) -> None:
+    guest = Guest(any_site)
+    payload = {"n": 10**30, "to": "ada"}
+    job_id = await any_site.submit("report", payload, tags={"tenant": "acme"}, priority="LOW")
+    form = await guest.get(f"/jobs/{job_id}/copy")
+
+    done = await guest.post(
+        "/submit",
+        {
+            "type": "report",
+            "queue": "default",
+            "priority": "HIGH",
+            "payload": '{"n": 1000000000000000000000000000000, "to": "bob"}',
+            "tags": "tenant=globex",
+        },
+    )
+    made = done.headers["location"].partition("?")[0]
+    copy = (await any_site.get(f"/api/v1{made}")).json
+    stored = (await any_site.get(f"/api/v1{made}/payload")).json["payload"]
+
+    assert "1000000000000000000000000000000" in text_of(form)
+    assert ("HIGH", {"tenant": "globex"}) == (copy["priority"], copy["tags"])
+    assert {"n": 10**30, "to": "bob"} == stored
+
+
+async def test_copy_with_a_broken_payload_changes_nothing(site: Site, guest: Guest) -> None:
+    job_id = await site.submit("report", {"a": 1})
+    await guest.get(f"/jobs/{job_id}/copy")
+
+    back = f"/jobs/{job_id}/copy"
+    reply = await guest.post("/submit", {"type": "report", "payload": "{", "back": back})
+
+    assert "payload is not JSON" in text_of(await guest.follow(reply))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.dashboard.screens import bulk, failures, home, job, jobs, overview, queues
+from holdfast.dashboard.screens import (
+    bulk,
+    copies,
+    failures,
+    home,
+    job,
+    jobs,
+    overview,
+    queues,
+)
 from holdfast.dashboard.visits import Action, ScreenRoute
 
 
@@ -32,6 +41,7 @@ SCREENS: tuple[ScreenRoute, ...] = (
     *failures.SCREENS,
     *jobs.SCREENS,
     *job.SCREENS,
+    *copies.SCREENS,
     *bulk.SCREENS,
     *queues.SCREENS,
 )
@@ -39,6 +49,7 @@ SCREENS: tuple[ScreenRoute, ...] = (
 
 ACTIONS: tuple[Action, ...] = (
     *job.ACTIONS,
+    *copies.ACTIONS,
     *bulk.ACTIONS,
     *queues.ACTIONS,
 )

@@ -19,7 +19,7 @@ from holdfast.http.audit import Audit
 from holdfast.model.job import TERMINAL, Job, State, Transition, attempts
 from holdfast.model.results import AttemptInfo, FailureDetails, attempt_info
 from holdfast.model.status import JobStatus, LogEntry, StateTransition, job_payload, job_status
-from holdfast.operations.explain import explain
+from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.graph import JobGraph
 
 MOST_LINES = 1000
@@ -62,7 +62,8 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     """All about one job."""
 
     job: JobStatus
-    sentence: str
+    sentence: tuple[str, ...]
+    """Why the job is where it is; a second part is the id of a job that it names."""
     has_ended: bool
     steps: tuple[TimelineStep, ...]
     course: tuple[tuple[str, float, str], ...]
@@ -91,7 +92,7 @@ async def job(visit: Visit) -> JobPageView:
     payload, hidden = _payload(visit, stored, found)
     return JobPageView(
         job=found,
-        sentence=_sentence(found, (await explain(store, stored)).message),
+        sentence=_with_link(found, await explain(store, stored)),
         has_ended=found.state in TERMINAL,
         steps=steps,
         course=_course(steps, now),
@@ -108,6 +109,14 @@ async def job(visit: Visit) -> JobPageView:
         waited=_spent(steps, State.SCHEDULED, now),
         ran=_spent(steps, State.RUNNING, now),
     )
+
+
+def _with_link(job: JobStatus, explanation: Explanation) -> tuple[str, ...]:
+    """Return the sentence, divided at the id of the job that it waits for."""
+    sentence = _sentence(job, explanation.message)
+    awaited = explanation.details.get("waiting_for")
+    named = next(iter(awaited), "") if isinstance(awaited, dict) else ""
+    return tuple(sentence.partition(named)) if named and named in sentence else (sentence,)
 
 
 def _sentence(job: JobStatus, message: str) -> str:

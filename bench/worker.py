@@ -1,4 +1,4 @@
-"""What a worker costs: jobs per second beside the store's own speed and beside huey, how fast
+"""What a worker costs: jobs per second beside the store's own speed, huey and flexiq, how fast
 work is picked up, what idling costs, and how fast processes are fed and killed.
 """
 
@@ -28,7 +28,8 @@ SLOTS = 100
 """As many as the loop by hand takes in one batch, so that neither groups more than the other."""
 MANY_SLOTS = 500
 """What suits jobs that are coroutines and do next to nothing: larger groups."""
-PEER = Path(__file__).with_name("huey_peer.py")
+HUEY, FLEXIQ = (Path(__file__).with_name(f"{name}_peer.py") for name in ("huey", "flexiq"))
+PROCESS = "?durability=process"
 Figures = dict[str, float]
 
 
@@ -45,9 +46,10 @@ async def main(*, effort: Effort, folder: str | None) -> None:
 async def throughput(place: Path, effort: Effort) -> None:
     """Let everyone take turns and compare the medians."""
     rounds, count = effort.pick((5, 10_000), (3, 4_000), (1, BATCH))
-    python = python_with(
-        ["huey"], variable="HUEY_PYTHON", folder=place / "huey", install=effort.installs
-    )
+    peers = {
+        name: python_with([name], variable=variable, folder=place / name, install=effort.installs)
+        for name, variable in (("huey", "HUEY_PYTHON"), ("flexiq", "FLEXIQ_PYTHON"))
+    }
     rates: defaultdict[str, list[float]] = defaultdict(list)
     costs: defaultdict[str, list[float]] = defaultdict(list)
     for i in range(rounds):
@@ -56,9 +58,12 @@ async def throughput(place: Path, effort: Effort) -> None:
             "store": await by_store(place / f"store{i}.db", count),
             "worker": await by_worker(place / f"worker{i}.db", count, SLOTS),
             "many": await by_worker(place / f"many{i}.db", count, MANY_SLOTS),
+            "process": await by_worker(place / f"process{i}.db", count, MANY_SLOTS, PROCESS),
         }
-        if python:
-            found["huey"] = by_huey(python, place / f"huey{i}.db", count)
+        if python := peers["huey"]:
+            found["huey"] = by_peer(python, HUEY, place / f"huey{i}.db", count, 4)
+        if python := peers["flexiq"]:
+            found["flexiq"] = by_peer(python, FLEXIQ, place / f"flexiq{i}.db", count)
         for name, figures in found.items():
             rates[name].append(count / figures["seconds"])
             costs[name].append(figures["cpu"] / count * 1e6)
@@ -75,15 +80,15 @@ def show(rates: dict[str, list[float]], costs: dict[str, list[float]]) -> None:
         if name == "worker":
             loop = statistics.median(costs["loop"])
             print(f"{'  of which on the event loop':42} {'':8} {loop:11.0f}")
-    for name in ("worker", "many"):
+    for name, other in (("worker", "huey"), ("many", "huey"), ("process", "flexiq")):
         line = (
             f"{TITLES[name]}: {share(rates, 'hand', name):.0%} of the hand-written ceiling"
             f" ({share(costs, name, 'hand'):.0%} by CPU)"
         )
-        if "huey" in rates:
+        if other in rates:
             line += (
-                f", {share(rates, 'huey', name):.1f} x huey"
-                f" ({share(costs, name, 'huey'):.1f} x by CPU)"
+                f", {share(rates, other, name):.1f} x {other}"
+                f" ({share(costs, name, other):.1f} x by CPU)"
             )
         print(line, flush=True)
 
@@ -93,7 +98,9 @@ TITLES = {
     "store": "claim + settle by the store, batches of 100",
     "worker": f"one worker process, {SLOTS} slots",
     "many": f"one worker process, {MANY_SLOTS} slots",
+    "process": f"the same, {MANY_SLOTS} slots, durability=process",
     "huey": "one huey consumer, 4 threads",
+    "flexiq": "one flexiq worker, durable as durability=process",
 }
 
 
@@ -124,9 +131,9 @@ async def by_store(path: Path, count: int) -> Figures:
         return since(started)
 
 
-async def by_worker(path: Path, count: int, slots: int) -> Figures:
+async def by_worker(path: Path, count: int, slots: int, options: str = "") -> Figures:
     """Run a worker process until all is done."""
-    url = f"sqlite:///{path}"
+    url = f"sqlite:///{path}{options}"
     async with Holdfast(url) as app:
         await fill(app, "noop", count)
         figures = json.loads(start(url, "coroutines", slots).communicate()[0])
@@ -135,9 +142,9 @@ async def by_worker(path: Path, count: int, slots: int) -> Figures:
         return figures
 
 
-def by_huey(python: str, path: Path, count: int) -> Figures:
-    """Run huey's consumer until all is done; its commits are as durable as ours."""
-    command = [python, str(PEER), str(path), str(count), "4"]
+def by_peer(python: str, script: Path, path: Path, *rest: int) -> Figures:
+    """Run another queue's worker until all is done; huey's commits are as durable as ours."""
+    command = [python, "-P", str(script), str(path), *map(str, rest)]  # http.py is not http
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 

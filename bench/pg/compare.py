@@ -57,7 +57,7 @@ def drained(
 ) -> None:
     """Measure one system once."""
     name = peer.name if processes == 1 else f"{peer.name}, {processes} processes"
-    result, filled = bench.drain_undisturbed(peer, count, processes)
+    result, filled = bench.drain_undisturbed(peer, min(count, peer.most), processes)
     drains.setdefault(name, []).append(result)
     rates.setdefault(f"{name} bulk", []).append(filled)
 

@@ -17,6 +17,7 @@ from bench.environment import python_with
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+FLEXIQ = ("flexiq==2.1.0",)
 PGQUEUER = ("pgqueuer[asyncpg]==1.6.0", "uvloop")
 NODE = ("graphile-worker@0.18.0", "pg-boss@12.35.0", "pg@8")
 
@@ -30,6 +31,8 @@ class Peer:
     unfinished: str
     """A query for the number of jobs not acknowledged yet."""
     environment: dict[str, str] = field(default_factory=dict)
+    most: int = sys.maxsize
+    """How many jobs a round has at most: one that takes a millisecond per job needs no more."""
 
     def call(self, dsn: str, verb: str, *rest: object) -> dict[str, float]:
         """Run a verb to its end and return its output."""
@@ -82,7 +85,11 @@ def holdfast() -> Peer:
 
 def others(folder: Path, *, install: bool) -> list[Peer]:
     """Return the peers that are installed here, or can be."""
-    return [*pgqueuer(folder, install=install), *node_peers(folder, install=install)]
+    return [
+        *pgqueuer(folder, install=install),
+        *flexiq(folder, install=install),
+        *node_peers(folder, install=install),
+    ]
 
 
 def pgqueuer(folder: Path, *, install: bool) -> list[Peer]:
@@ -99,6 +106,17 @@ def pgqueuer(folder: Path, *, install: bool) -> list[Peer]:
             "SELECT count(*) FROM pgqueuer WHERE status IN ('queued', 'picked')",
         )
     ]
+
+
+def flexiq(folder: Path, *, install: bool) -> list[Peer]:
+    """flexiq in an environment of its own; ``$FLEXIQ_PYTHON`` names an existing one."""
+    python = python_with(
+        FLEXIQ, variable="FLEXIQ_PYTHON", folder=folder / "flexiq", install=install
+    )
+    if python is None:
+        return []
+    command = (python, str(HERE / "flexiq_peer.py"))
+    return [Peer("flexiq", command, "SELECT count(*) FROM flexiq.jobs", most=5_000)]
 
 
 def node_peers(folder: Path, *, install: bool) -> list[Peer]:

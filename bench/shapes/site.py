@@ -34,9 +34,9 @@ def plain(app: Holdfast) -> None:
     async def when() -> int:
         return time.time_ns()
 
-    @app.task("echo")
-    async def echo(text: str) -> str:
-        return text
+    @app.task("size")
+    async def size(text: str) -> int:
+        return len(text)
 
     @app.task("fail", max_attempts=1)
     async def fail(n: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from holdfast import Holdfast, State, Worker
 from holdfast.contrib.fastapi import JobApp
 from holdfast.contrib.flask import FlaskHoldfast
 from holdfast.contrib.litestar import HoldfastPlugin
+from holdfast.contrib.mounting import Caller, MountedApi, Role, dashboard
 from holdfast.contrib.starlette import job_app, lifespan
 from holdfast.runtime.event_loop import run
 
@@ -154,3 +157,71 @@ def test_flask_command_runs_on_the_store_of_the_site(
 
     assert 0 == result.exit_code, result.output
     assert job.job_id in result.output + capsys.readouterr().out
+
+
+def _site_with_mounts(jobs: Holdfast) -> FastAPI:
+    site = FastAPI(lifespan=lifespan(jobs))
+    roles = {"boss": Role.ADMIN, "guest": Role.OBSERVER}
+
+    def authorize(scope: Mapping[str, Any]) -> Caller | None:
+        name = dict(scope["headers"]).get(b"x-login", b"").decode()
+        return Caller(name=name, role=roles[name]) if name in roles else None
+
+    async def authorize_later(scope: Mapping[str, Any]) -> Caller | None:
+        return authorize(scope)
+
+    site.mount("/queue", MountedApi(jobs, authorize_later))
+    site.mount("/board", dashboard(jobs, authorize=authorize))
+    return site
+
+
+async def test_mounted_api_takes_the_login_of_the_site(jobs: Holdfast) -> None:
+    body = {"type": "double", "payload": {"number": 1}}
+
+    async with opened(_site_with_mounts(jobs)) as client:
+        made = await client.post("/queue/api/v1/jobs", json=body, headers={"x-login": "boss"})
+        refused = await client.post("/queue/api/v1/jobs", json=body, headers={"x-login": "guest"})
+        stranger = await client.get("/queue/api/v1/jobs")
+        seen = await client.get("/queue/api/v1/jobs", headers={"x-login": "guest"})
+        elsewhere = await client.post(
+            "/queue/api/v1/jobs",
+            json=body,
+            headers={"x-login": "boss", "origin": "http://evil", "sec-fetch-site": "cross-site"},
+        )
+
+    assert [201, 403, 401, 403] == [
+        answer.status_code for answer in (made, refused, stranger, elsewhere)
+    ]
+    assert [made.json()["job_id"]] == [job["job_id"] for job in seen.json()["jobs"]]
+
+
+async def test_mounted_dashboard_takes_the_login_of_the_site(jobs: Holdfast) -> None:
+    async with opened(_site_with_mounts(jobs)) as client:
+        page = await client.get("/board/jobs", headers={"x-login": "guest"})
+        stranger = await client.get("/board/jobs")
+
+    assert [200, 403] == [page.status_code, stranger.status_code]
+    assert 'href="/board/' in page.text
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [
+        ("holdfast.contrib.fastapi", ["sqlalchemy", "jinja2", "django", "flask", "psycopg"]),
+        ("holdfast.contrib.starlette", ["sqlalchemy", "jinja2", "fastapi", "litestar"]),
+        ("holdfast.contrib.litestar", ["sqlalchemy", "fastapi", "flask"]),
+        ("holdfast.contrib.flask", ["sqlalchemy", "starlette", "fastapi"]),
+        ("holdfast.contrib.sqlalchemy", ["fastapi", "starlette", "psycopg", "redis"]),
+    ],
+)
+def test_integration_needs_only_its_own_framework(module: str, missing: list[str]) -> None:
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))"
+
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{hidden}; import {module}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == ended.returncode, ended.stderr

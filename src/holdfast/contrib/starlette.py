@@ -38,7 +38,10 @@ def lifespan(
         around = embedded(app, worker=worker, queues=queues, slots=slots, grace=grace)
         async with around, inner(site) if inner else contextlib.nullcontext() as state:
             setattr(site.state, STATE, app)
-            yield state
+            try:
+                yield state
+            finally:
+                await _close_mounted(site)
 
     return opened
 
@@ -52,3 +55,14 @@ def job_app(request: HTTPConnection) -> Holdfast:
             " lifespan=holdfast.contrib.starlette.lifespan(app)"
         )
     return found
+
+
+async def _close_mounted(site: Any) -> None:
+    """Close what starts with its first request: mounted applications have no lifespan."""
+    for route in getattr(site, "routes", ()):
+        mounted: Any = getattr(route, "app", None)
+        if getattr(mounted, "closes_with_site", False):  # the API or the dashboard
+            await mounted.close()
+
+
+__all__ = ["job_app", "lifespan"]

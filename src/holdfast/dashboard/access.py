@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Protocol
 
@@ -11,16 +10,13 @@ import msgspec
 
 from holdfast.dashboard.sessions import LoginSession, Sessions
 from holdfast.errors import ForbiddenError
-from holdfast.http.permissions import LOCAL_CALLER, Caller, Permission
-from holdfast.http.requests import authenticate, caller_of, is_local_host
+from holdfast.http.permissions import LOCAL_CALLER, Authorize, Caller, Permission
+from holdfast.http.requests import authenticate, caller_of, is_local_host, site_caller
 from holdfast.http.service import Service
 
 SECURE_COOKIE = "__Host-holdfast"
 LOCAL_COOKIE = "holdfast-local"
 """Over plain HTTP on this machine, where some browsers keep no secure cookies."""
-
-Authorize = Callable[[Mapping[str, Any]], "Caller | Awaitable[Caller | None] | None"]
-"""Takes the ASGI scope of a request; None: the request is refused."""
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +49,7 @@ class SiteAccess:
 
     async def visitor(self, scope: Mapping[str, Any]) -> Visitor | None:
         """Ask the site."""
-        found = self._authorize(scope)
-        caller = await found if inspect.isawaitable(found) else found
+        caller = await site_caller(self._authorize, scope)
         if caller is None:
             return None
         subject = f"site:{caller.key_id}:{caller.name}:{caller.role}:{caller.namespace}"

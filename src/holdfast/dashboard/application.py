@@ -13,7 +13,7 @@ from holdfast.api.errors import RequestError, error_body
 from holdfast.api.responses import AuditEntry
 from holdfast.app import Holdfast
 from holdfast.dashboard import statics
-from holdfast.dashboard.access import Access, Authorize, KeyAccess, SiteAccess, Visitor
+from holdfast.dashboard.access import Access, KeyAccess, SiteAccess, Visitor
 from holdfast.dashboard.actions import ActionRunner, read_form
 from holdfast.dashboard.feed import Feed
 from holdfast.dashboard.notices import Notices
@@ -34,6 +34,7 @@ from holdfast.dashboard.signing import SignIn
 from holdfast.dashboard.streams import Streams
 from holdfast.dashboard.visits import PERMISSIONS, DashboardSettings, ScreenRoute, Visit
 from holdfast.errors import ForbiddenError
+from holdfast.http.permissions import Authorize
 from holdfast.http.refusals import ACTIONS as REFUSED
 from holdfast.http.requests import RequestIds
 from holdfast.http.responses import Receive, Scope, Send
@@ -87,6 +88,9 @@ class Request(msgspec.Struct, frozen=True):
 
 class Dashboard:
     """The pages, as an ASGI application."""
+
+    closes_with_site = True
+    """The lifespan of ``holdfast.contrib.starlette`` closes it."""
 
     def __init__(
         self,

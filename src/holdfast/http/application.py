@@ -19,6 +19,7 @@ from holdfast.app import Holdfast
 from holdfast.http.dispatch import Dispatcher
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.openapi import document
+from holdfast.http.permissions import Authorize
 from holdfast.http.requests import RequestLimits
 from holdfast.http.responses import Receive, Scope, Send
 from holdfast.http.routes import (
@@ -109,7 +110,7 @@ class _FixedPaths:
         return self._dispatcher.serve(endpoint, scope, receive, send)
 
 
-def create_app(
+def create_app(  # noqa: PLR0913  # one keyword per part of a service
     app: Holdfast,
     *,
     observer: Observer | None = None,
@@ -119,10 +120,12 @@ def create_app(
     cors: Sequence[str] = (),
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     pages: MakePages | None = None,
+    authorize: Authorize | None = None,
 ) -> Starlette:
     """Return the service over an app's store, as an ASGI application.
 
-    ``pages`` makes what serves every path that is not the API's.
+    ``pages`` makes what serves every path that is not the API's. ``authorize`` is the login of
+    the site that it is mounted in, in place of API keys.
 
     ``cors`` are the origins whose pages may call it; none by default. The application opens the
     store when it starts and closes it when it stops; ``state.service`` is its ``Service``.
@@ -134,6 +137,7 @@ def create_app(
         hosts=hosts,
         origins=cors,
         capacity=capacity,
+        authorize=authorize,
     )
     dispatcher = Dispatcher(service, limits)
     site = pages(service) if pages else None

@@ -73,10 +73,16 @@ class Dispatcher:
     async def _authenticated(self, endpoint: Endpoint, exchange: Exchange) -> Caller:
         """Return who calls, if the call is allowed."""
         service, headers = self._service, exchange.headers
-        caller = await requests.authenticate(
-            service.keys, service.hosts, endpoint.permission, headers
-        )
-        if service.keys.is_empty and exchange.scope["method"] not in SAFE_METHODS:
+        if service.authorize is not None:
+            caller = await requests.authorized(
+                service.authorize, endpoint.permission, exchange.scope
+            )
+        else:
+            caller = await requests.authenticate(
+                service.keys, service.hosts, endpoint.permission, headers
+            )
+        is_open = service.keys.is_empty or service.authorize is not None
+        if is_open and exchange.scope["method"] not in SAFE_METHODS:
             requests.check_origin(service.origins, headers)
         service.key_limits.admit(caller)
         return caller

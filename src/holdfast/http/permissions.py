@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -68,3 +70,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 LOCAL_CALLER = Caller()
 """The caller while no key exists: then only this machine may call."""
+
+Authorize = Callable[[Mapping[str, Any]], Caller | Awaitable[Caller | None] | None]
+"""The login of a site: takes the ASGI scope of a request; None: the request is refused."""

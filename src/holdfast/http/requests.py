@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import ipaddress
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import count
+from typing import Any
 
 import msgspec
 
@@ -14,7 +16,7 @@ from holdfast.api.errors import RequestError
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.api_keys import ApiKey, ApiKeys
 from holdfast.http.capacity import BodyBytes
-from holdfast.http.permissions import LOCAL_CALLER, Caller, Permission
+from holdfast.http.permissions import LOCAL_CALLER, Authorize, Caller, Permission
 from holdfast.http.responses import Receive
 from holdfast.model.policy import MEBIBYTE
 from holdfast.runtime.randomness import Randomness
@@ -80,6 +82,29 @@ def _caller(keys: ApiKeys, given: str) -> Caller:
     if key is None:
         raise UnauthorizedError("the API key is unknown, revoked or expired")
     return caller_of(key)
+
+
+async def site_caller(authorize: Authorize, scope: Mapping[str, Any]) -> Caller | None:
+    """Return who calls, as the site knows that the service is mounted in."""
+    found = authorize(scope)
+    return await found if inspect.isawaitable(found) else found
+
+
+async def authorized(
+    authorize: Authorize, permission: Permission | None, scope: Mapping[str, Any]
+) -> Caller:
+    """Return who calls by the login of a site; refuse what its role, or another site, may not do.
+
+    A login is a cookie, which browsers send with the requests of other sites, too.
+    """
+    if permission is None:
+        return LOCAL_CALLER
+    caller = await site_caller(authorize, scope)
+    if caller is None:
+        raise UnauthorizedError("sign in to this site first")
+    if not caller.may(permission):
+        raise ForbiddenError(f"the role {caller.role} may not {permission}")
+    return caller
 
 
 def caller_of(key: ApiKey) -> Caller:

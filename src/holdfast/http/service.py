@@ -17,7 +17,7 @@ from holdfast.http.capacity import Capacity
 from holdfast.http.event_stream import EventTail
 from holdfast.http.key_watch import KeyWatch
 from holdfast.http.metrics import RequestCounts
-from holdfast.http.permissions import Caller
+from holdfast.http.permissions import Authorize, Caller
 from holdfast.http.presence import Presence
 from holdfast.http.rate_limits import KeyLimits
 from holdfast.http.refusals import Refusals
@@ -50,8 +50,11 @@ class Service:
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
         capacity: ServiceLimits | None = None,
+        authorize: Authorize | None = None,
     ) -> None:
         self.app = app
+        self.authorize = authorize
+        """The login of the site that it is mounted in, in place of API keys."""
         self.observer = observer or Silent()
         self.hosts = frozenset(hosts)
         """Host names, besides those of this machine, that may be called without keys."""

@@ -5,11 +5,11 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test postgres check bench mutants simulate fuzz torture conformance sync clean
+.PHONY: demo test postgres check bench mutants simulate fuzz torture conformance sync docs clean
 
-demo test postgres check bench mutants simulate fuzz torture conformance sync:
+demo test postgres check bench mutants simulate fuzz torture conformance sync docs:
 	@$(PYTHON) dev.py $@ $(ARGS)
 
 clean:
-	rm -rf .venv .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache htmlcov dist build
+	rm -rf .venv .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache htmlcov dist build site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -45,6 +45,7 @@ COMMANDS = {
     "check": (FULL, None, "format, lint, types, import contracts, model coverage, conformance"),
     "conformance": (FULL, ["python", "-m", "tests.conformance_table"], "write docs/conformance.md"),
     "sync": (FULL, ["python", "-m", "scripts.generate_sync"], "write operations/sync.py"),
+    "docs": (FULL, ["python", "-m", "scripts.build_docs"], "build the documentation into site/"),
     "bench": (FULL, ["python", "-m", "bench"], "run the benchmarks"),
     "mutants": (FULL, ["python", "-m", "tests.mutants"], "see that the suite catches known bugs"),
     "simulate": (FULL, ["python", "-m", "tests.simulate"], "run the whole system in virtual time"),

@@ -219,3 +219,21 @@ async def test_copy_with_a_broken_payload_changes_nothing(site: Site, guest: Gue
     reply = await guest.post("/submit", {"type": "report", "payload": "{", "back": back})
 
     assert "payload is not JSON" in text_of(await guest.follow(reply))
+
+
+async def test_search_finds_by_code_worker_and_the_beginning_of_an_id(any_site: Site) -> None:
+    guest = Guest(any_site)
+    broken = await failed_job(any_site, code="SMTP_TIMEOUT", message="no answer")
+    await failed_job(any_site)
+    running = await any_site.submit("slow.job")
+    await any_site.claim(types=["slow.job"])
+
+    for text, found in {
+        "code:SMTP_TIMEOUT": broken,
+        "worker:w": running,
+        f"id:{broken[:20]}": broken,
+    }.items():
+        page = await guest.get(f"/jobs?q={text}")
+        rows = page.body.decode().split("data-row")[1:]
+        assert 1 == len(rows), text
+        assert found in rows[0], text

@@ -19,6 +19,7 @@ from holdfast.model.job import Priority
 from holdfast.operations.filters import JobFilter
 
 _WORD = re.compile(r'([a-z_]+(?:\.[^\s:"]+)?):("[^"]*"|\S*)|(\S+)', re.IGNORECASE)
+_WHOLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", re.IGNORECASE)
 _NO_MATCH = "\N{NO-BREAK SPACE}nothing"
 
 QUALIFIERS = {
@@ -28,7 +29,9 @@ QUALIFIERS = {
     "queue": "a queue, or a pattern",
     "tag": "tag.NAME:VALUE, such as tag.tenant:acme",
     "priority": "critical, high, normal, low, bulk",
-    "id": "the whole id of a job",
+    "id": "the id of a job, or how it begins",
+    "code": "the code of a failure, such as SMTP_TIMEOUT",
+    "worker": "a worker, or a pattern such as web-*",
     "correlation": "a correlation id",
     "group": "a failure group",
     "after": "submitted at or after: 1h, 2d, 2026-11-16 or a full time",
@@ -81,7 +84,7 @@ class _Terms:
 
     def word(self, word: str) -> None:
         """A word without a qualifier is a job's id if it can be one, else a type."""
-        if re.fullmatch(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", word, re.IGNORECASE):
+        if _WHOLE_ID.fullmatch(word):
             self.job_id = word
         else:
             self._add_type(word if "*" in word else f"*{word}*")
@@ -103,7 +106,8 @@ class _Terms:
     def _add_names(self, field: str, value: str) -> None:
         found = cast("list[str]", self.filter.setdefault(field, []))
         for one in value.split(","):
-            if "*" not in one and "?" not in one:
+            trailing = field == "types" and one.endswith("*") and one.count("*") == 1
+            if trailing or ("*" not in one and "?" not in one):
                 found.append(one)
             else:
                 known = [name for name in self._known[field] if fnmatchcase(name, one)]
@@ -118,7 +122,16 @@ class _Terms:
                 self.faults.append(f"priority: takes {QUALIFIERS['priority']}, got {one!r}")
 
     def _add_id(self, value: str) -> None:
-        self.job_id = value
+        if _WHOLE_ID.fullmatch(value):
+            self.job_id = value
+        else:
+            self.filter["id_prefix"] = value
+
+    def _add_code(self, value: str) -> None:
+        self.filter["code"] = value
+
+    def _add_worker(self, value: str) -> None:
+        self.filter["worker"] = value
 
     def _add_correlation(self, value: str) -> None:
         self.filter["correlation_id"] = value

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime
+from typing import cast
 
 import msgspec
 
@@ -13,9 +13,10 @@ from holdfast.dashboard.search import QUALIFIERS, SearchQuery, completions, pars
 from holdfast.dashboard.states import STATES, StateLook
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import NotFoundError, ValidationError
+from holdfast.model.results import JobCounts
 from holdfast.model.status import JobStatus
+from holdfast.operations.filters import JobFilter
 from holdfast.operations.operations import Operations
-from holdfast.store import QueueInfo
 
 ROWS = 50
 
@@ -27,6 +28,8 @@ class StateTab(msgspec.Struct, frozen=True, kw_only=True):
     look: StateLook | None
     query: str
     count: int | None
+    more: bool
+    """Whether there are at least so many."""
     chosen: bool
 
 
@@ -54,15 +57,19 @@ async def known_names(operations: Operations) -> tuple[list[str], list[str]]:
 
 async def read_search(visit: Visit, text: str) -> SearchQuery:
     """Read a search; patterns match what the store knows."""
-    types, queues = await known_names(visit.operations) if "*" in text or text else ([], [])
+    types, queues = await known_names(visit.operations) if _has_pattern(text) else ([], [])
     return parse(text, now=visit.now, types=types, queues=queues)
+
+
+def _has_pattern(text: str) -> bool:
+    """Whether a search may have patterns, or words, that only the known names resolve."""
+    return any("*" in word or "?" in word or ":" not in word for word in text.split())
 
 
 async def jobs(visit: Visit) -> JobsView | tuple[str, ...]:
     """Return a page of jobs, or lead to the one job that was searched for."""
     text, cursor = visit.asked("q"), visit.asked("cursor")
     search, as_of = await read_search(visit, text), visit.now
-    queues = await visit.operations.store.queues() if visit.may("listQueues") else []
     if search.job_id:
         try:
             await visit.operations.job(search.job_id)
@@ -88,7 +95,7 @@ async def jobs(visit: Visit) -> JobsView | tuple[str, ...]:
             after = page.next_cursor
     return JobsView(
         search=search,
-        tabs=_tabs(search, queues, total if not cursor else None),
+        tabs=_tabs(search, await _counts(visit, search)),
         jobs=found,
         total=total,
         exact=exact,
@@ -100,42 +107,44 @@ async def jobs(visit: Visit) -> JobsView | tuple[str, ...]:
     )
 
 
-def _tabs(search: SearchQuery, queues: list[QueueInfo], total: int | None) -> tuple[StateTab, ...]:
-    counts = _counts(search, queues)
+async def _counts(visit: Visit, search: SearchQuery) -> JobCounts | None:
+    """Return how many jobs of each state match; None for callers who may not count."""
+    if search.faults or not visit.may("countJobs"):
+        return None
+    wanted = {name: value for name, value in search.filter.items() if name != "states"}
+    try:
+        return await visit.operations.count(cast("JobFilter", wanted))
+    except ValidationError:
+        return None
+
+
+def _tabs(search: SearchQuery, counts: JobCounts | None) -> tuple[StateTab, ...]:
     chosen = search.states
+    every = None if counts is None else counts.total
+    more = counts is not None and not counts.total_exact
     tabs = [
         StateTab(
             label="All",
             look=None,
             query=with_state(search.text, ""),
-            count=sum(counts.values()) if counts is not None else total if not chosen else None,
+            count=every,
+            more=more,
             chosen=not chosen,
         )
     ]
     for name, look in STATES.items():
-        known = counts[name] if counts is not None else total if chosen == (name,) else None
+        state = look.state
         tabs.append(
             StateTab(
                 label=look.label,
                 look=look,
                 query=with_state(search.text, look.slug),
-                count=known,
+                count=None if counts is None else counts.by_state.get(state, 0),
+                more=counts is not None and (state in counts.at_least or not counts.complete),
                 chosen=name in chosen,
             )
         )
     return tuple(tabs)
-
-
-def _counts(search: SearchQuery, queues: list[QueueInfo]) -> Counter[str] | None:
-    """Return the jobs of each state, where the queues tell: without other filters."""
-    if set(search.filter) - {"states", "queues"} or not queues:
-        return None
-    wanted = set(search.filter.get("queues", ()))
-    counts: Counter[str] = Counter()
-    for queue in queues:
-        if not wanted or queue.name in wanted:
-            counts.update({str(state): number for state, number in queue.counts.items()})
-    return counts
 
 
 MOST_COMPLETED = 12

@@ -299,3 +299,21 @@ def test_a_sync_context_is_what_a_dependency_of_a_thread_receives() -> None:
 
     assert 1 == work()
     assert [SyncJobContext] == seen
+
+
+async def test_a_context_that_would_block_the_loop_says_so() -> None:
+    app, errors = Holdfast("memory://"), list[str]()
+
+    async def progress(ctx: SyncJobContext) -> None:
+        try:
+            ctx.report_progress(1)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    @app.task("work")
+    def work(_: None = Depends(progress)) -> None: ...
+
+    assert State.COMPLETED is await run(app, "work")
+    assert [
+        "ctx.report_progress() would block the event loop: call it in the handler's thread"
+    ] == (errors)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, ValidationError, Worker
+from holdfast.tasks import resources
 from tests.worker.rig import working
 from tests.worker.seam_tasks import app as tasks
 
@@ -110,3 +111,22 @@ def test_a_function_that_cannot_be_a_lifespan_is_refused() -> None:
 
     with pytest.raises(ValidationError, match="async generator"):
         app.lifespan(no_generator)
+
+
+async def test_a_resource_that_does_not_end_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "LEAVE_SECONDS", 0.05)
+    app, steps = Holdfast("memory://"), list[str]()
+
+    @app.lifespan
+    async def endless() -> AsyncIterator[None]:
+        yield
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cancelled")
+
+    with pytest.raises(TimeoutError, match="did not end within"):
+        async with app:
+            await Worker(app).run(burst=True)
+
+    assert ["cancelled"] == steps

@@ -25,6 +25,9 @@ from holdfast import (
     current_job,
 )
 from holdfast.errors import Fault
+from holdfast.maintenance.cron import CronService
+from holdfast.runtime.clock import ManualClock
+from holdfast.store import MemoryStore
 from tests.worker.rig import appeared, ended, until, until_running, working
 from tests.worker.seam_tasks import app as tasks
 
@@ -268,3 +271,43 @@ async def test_middleware_translates_an_exception() -> None:
 def test_what_is_no_middleware_is_refused(wrong: object) -> None:
     with pytest.raises(ValidationError, match="must be an object with"):
         Holdfast("memory://").middleware(wrong)
+
+
+@pytest.mark.parametrize("type_", RUNNERS)
+async def test_a_payload_of_another_version_is_released_in_every_runner(
+    app: Holdfast, type_: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "record"
+    other = Holdfast("memory://").over(app.store)  # has none of the code
+
+    job = await other.submit(
+        Submission(type=type_, payload={"unknown": 1}, headers={"record": str(path)})
+    )
+
+    found = await lines(path, 4)
+    assert "outer leaves RELEASED MismatchError True" == found[3]
+    await app.cancel(job.job_id)
+
+
+async def test_jobs_of_schedules_pass_the_middleware() -> None:
+    clock = ManualClock()
+    app = Holdfast(store=MemoryStore(clock), clock=clock)
+
+    class Marking(Middleware):
+        def submitting(self, submission: Submission) -> Submission:
+            return replace(submission, headers={"by": "middleware"})
+
+    app.middleware(Marking())
+
+    @app.cron("* * * * *")
+    @app.task("tick")
+    async def tick() -> None: ...
+
+    async with app:
+        service = CronService(app, app.store)
+        await service.once()
+        clock.advance(61)
+        await service.once()
+        (job,) = (await app.search()).jobs
+
+    assert {"by": "middleware"} == job.headers

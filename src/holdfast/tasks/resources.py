@@ -17,6 +17,8 @@ from holdfast.errors import Fault, ValidationError
 Lifespan = Callable[..., Any]
 """An async generator function, or a function that returns an async context manager."""
 F = TypeVar("F", bound=Lifespan)
+LEAVE_SECONDS = 30.0
+"""How long the end of all lifespan functions may take, in seconds."""
 
 
 class _Opened:
@@ -61,7 +63,7 @@ class Resources:
             mine.users -= 1
             if not mine.users:
                 del self._opened[loop]
-                await mine.stack.aclose()
+                await _left(mine.stack)
 
     async def _enter(self, mine: _Opened, app: object) -> None:
         for function in self.functions:
@@ -75,6 +77,16 @@ class Resources:
         if opened is None:
             raise KeyError(function)
         return opened.values[function]
+
+
+async def _left(stack: AsyncExitStack) -> None:
+    """Leave resources; one that takes too long is cancelled, and TimeoutError names the limit."""
+    try:
+        async with asyncio.timeout(LEAVE_SECONDS):
+            await stack.aclose()
+    except TimeoutError as error:
+        message = f"the lifespan functions did not end within {LEAVE_SECONDS:g} s"
+        raise TimeoutError(message) from error
 
 
 def managed(function: Lifespan, app: object) -> AbstractAsyncContextManager[object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import assert_type
 
@@ -9,13 +11,19 @@ from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
 from holdfast import (
+    AttemptCall,
+    AttemptOutcome,
+    Depends,
     Holdfast,
     JobContext,
     JobStatus,
+    Middleware,
     Submission,
     SubmissionResult,
     SyncJobContext,
     Task,
+    Worker,
+    current_job,
 )
 from holdfast.testing import CrashReport, Rehearsal, Sandbox, crash_points, crash_points_sync
 
@@ -160,3 +168,37 @@ async def spawn(ctx: JobContext, sync: SyncJobContext) -> None:
     assert_type(sync.spawn(Submission(type="ping")), str)
     assert_type(sync.spawn(square, {"number": 2}, tags={"a": "b"}), str)
     assert_type(sync.spawn("ping"), str)
+
+
+@app.lifespan
+async def pool(given: Holdfast) -> AsyncIterator[dict[str, int]]:
+    yield {}
+
+
+@app.task("store", version=2, upgrades={1: dict[str, int]}, aliases=["keep"], on_mismatch="fail")
+async def store(number: int, *, pool: dict[str, int] = Depends(pool)) -> int:
+    return number + len(pool)
+
+
+class Timing(Middleware):
+    """Both methods, with the types of their parameters."""
+
+    async def submitting(self, submission: Submission) -> Submission:
+        return submission
+
+    @contextmanager
+    def attempt(self, call: AttemptCall) -> Generator[None, None, None]:
+        yield
+        assert_type(call.outcome, AttemptOutcome | None)
+
+
+async def seams() -> None:
+    assert_type(app.middleware(Timing()), Timing)
+    job = await store.submit(3)
+    assert_type(await store.result(job), int)
+    if (running := current_job()) is not None:
+        assert_type(running.job_id, str)
+    with app.override(pool, dict[str, int]):
+        assert_type(await store(3), int)
+    async with Worker(app) as worker:
+        assert_type(worker, Worker)

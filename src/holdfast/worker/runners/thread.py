@@ -34,6 +34,7 @@ class ThreadBridge:
     def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
         self._context = run.context()
         self._loop = loop
+        self._loop_thread = threading.get_ident()
         self.block: asyncio.Task[bool] | None = None
         """The task that holds the thread's transaction open."""
         self.fenced = False
@@ -41,6 +42,9 @@ class ThreadBridge:
 
     def __call__(self, method: str, *args: object, **kwargs: object) -> object:
         self.must_hold()
+        if threading.get_ident() == self._loop_thread:
+            message = f"ctx.{method}() would block the event loop: call it in the handler's thread"
+            raise RuntimeError(message)
         called = getattr(self._context, method)(*args, **kwargs)
         if isinstance(called, AbstractAsyncContextManager):
             return ThreadTransaction(self, cast("AbstractAsyncContextManager[_Closable]", called))

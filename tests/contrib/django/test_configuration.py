@@ -65,6 +65,19 @@ def test_own_database_is_recognised_by_its_address(monkeypatch: pytest.MonkeyPat
         assert not is_own_database("postgresql://db/shop")
 
 
+def test_store_without_any_setting_is_a_file_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+
+    with override_settings(HOLDFAST={}, BASE_DIR=tmp_path):
+        assert f"sqlite:///{tmp_path}/holdfast.db" == app.url
+        monkeypatch.setenv("HOLDFAST_URL", "redis://elsewhere")
+        assert "redis://elsewhere" == app.url
+    with override_settings(HOLDFAST={"URL": "memory://"}):
+        assert "memory://" == app.url
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

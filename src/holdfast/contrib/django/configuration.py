@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -75,7 +76,13 @@ def store_url() -> str:
     given = read_settings()
     if url := given.url or os.environ.get("HOLDFAST_URL"):
         return url
-    return database_url(given.database) or DEFAULT_URL
+    return database_url(given.database) or _file_url()
+
+
+def _file_url() -> str:
+    """Return a file of the project: its processes need not run in the same folder."""
+    folder = getattr(settings, "BASE_DIR", None)
+    return f"sqlite:///{Path(folder).absolute()}/holdfast.db" if folder else DEFAULT_URL
 
 
 def is_own_database(url: str) -> bool:

@@ -140,7 +140,7 @@ async def test_interrupted_write_leaves_nothing_behind(tmp_path: Path) -> None:
         assert 2 == (await store.find(Search())).total
 
 
-async def test_deleted_file_is_noticed_in_the_thread_of_the_caller(tmp_path: Path) -> None:
+async def test_moved_file_is_noticed_before_anything_is_written(tmp_path: Path) -> None:
     async with store_at(tmp_path) as store:
         hand = Hand(store, ManualClock())
         await hand.add("first")

@@ -160,10 +160,10 @@ class Writer:
         prompt: bool = False,
     ) -> list[Answer]:
         try:
+            self._file.check()
             if prompt:
                 self._begin_now(connection)
             else:
-                self._file.check()
                 self._begin_patiently(connection)
             transaction = self._transaction(connection)
             shared = len(operations) > 1
@@ -171,7 +171,7 @@ class Writer:
             if connection.in_transaction:
                 transaction.finish()
                 self._commit(connection)
-            self._file.check()  # a file that was deleted took this commit with it
+            self._file.check()  # again: a file deleted meanwhile took this commit with it
         except BaseException as error:  # raised in the callers
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

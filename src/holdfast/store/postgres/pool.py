@@ -44,8 +44,9 @@ GROW_AFTER, QUIET_GROW_AFTER = 0.02, 0.25
 waits in a quiet process: calls that it happens to make at the same moment need no second one."""
 WINDOW = 5.0
 """Seconds in which calls are counted, and after which a connection without use is closed."""
-QUIET_CALLS = 100
-"""A process with fewer calls in a window is quiet, and keeps one connection."""
+QUIET_CALLS, QUIET_WAITS = 100, 2
+"""A process is quiet, and keeps one connection, if it makes fewer calls in a window and no more
+of them wait so long for that connection: a few calls with a thousand jobs each make it busy."""
 RETURN_EVERY = 1000
 """Calls after which a connection goes back to the pool, which replaces old ones."""
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -120,6 +121,8 @@ class Pool:
         self._used = 0
         self._window = (float("-inf"), 0)
         """When calls were counted last, and how many there had been."""
+        self._waits = 0
+        """How many calls have waited for the only connection since then."""
         self._is_quiet = True
 
     @property
@@ -226,16 +229,15 @@ class Pool:
         free: asyncio.Future[PostgresSession] = asyncio.get_running_loop().create_future()
         self._next.append(free)
         try:
-            async with asyncio.timeout(QUIET_GROW_AFTER if self._is_quiet else GROW_AFTER):
-                await free
-        except TimeoutError:
-            pass
+            await asyncio.wait([free], timeout=GROW_AFTER)
+            if not free.done() and self._is_quiet_after_wait():
+                await asyncio.wait([free], timeout=QUIET_GROW_AFTER)
         except asyncio.CancelledError:
-            if not free.cancelled():
+            if not free.cancel():
                 self._handed -= 1
                 await return_connection(self._pool, free.result().connection)
             raise
-        if free.cancelled():
+        if free.cancel():
             return None
         self._handed -= 1
         return free.result()
@@ -301,10 +303,15 @@ class Pool:
     def _count_call(self) -> None:
         self._used += 1
         (begun, before), now = self._window, asyncio.get_running_loop().time()
-        if self._used - before >= QUIET_CALLS:
-            self._is_quiet, self._window = False, (now, self._used)
+        if self._used - before >= QUIET_CALLS or self._waits > QUIET_WAITS:
+            self._is_quiet, self._window, self._waits = False, (now, self._used), 0
         elif now - begun >= WINDOW:
-            self._is_quiet, self._window = True, (now, self._used)
+            self._is_quiet, self._window, self._waits = True, (now, self._used), 0
+
+    def _is_quiet_after_wait(self) -> bool:
+        self._waits += 1
+        self._is_quiet = self._is_quiet and self._waits <= QUIET_WAITS
+        return self._is_quiet
 
     def session_on(self, connection: Connection) -> PostgresSession:
         """Return a session that runs the store's statements on a connection."""

@@ -18,6 +18,7 @@ from holdfast.cli.demo.company import (
     CompanyTask,
     Mishap,
 )
+from holdfast.maintenance.summariser import Summariser
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, LogLine, State
 from holdfast.model.submission import Submission
@@ -55,7 +56,7 @@ class Week:
         """Live through the week; ``report`` is called with the number of jobs now and then."""
         instants = [(at, length * _rush(end - at)) for at, length in _instants(end)]
         total = sum(_busy(at) * length for at, length in instants)
-        owed = 0.0
+        owed, summariser = 0.0, Summariser(self._app.store)
         for at, length in instants:
             self._clock.set(at)
             owed += self._jobs * _busy(at) * length / total
@@ -63,6 +64,7 @@ class Week:
             for start in range(0, batch, PAGE):
                 await self._submit(min(PAGE, batch - start), at)
             await self._work(at, end)
+            await summariser.once()
             report(self.made)
         self._clock.set(end)
 

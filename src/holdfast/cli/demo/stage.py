@@ -12,6 +12,7 @@ from holdfast.cli.demo.company import QUEUES, SCHEDULES, TASKS, WORKERS
 from holdfast.cli.demo.fill import Week
 from holdfast.model.job import Progress
 from holdfast.model.workers import RunningJob, WorkerInfo
+from holdfast.operations.schedules import TAG
 from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
 from holdfast.runtime.version import __version__
@@ -28,6 +29,7 @@ async def set_the_scene(app: Holdfast, week: Week) -> None:
     await app.set_limit("task:webhook.deliver", rate=600, per=timedelta(minutes=1))
     for name, type_, expression, zone, queue in SCHEDULES:
         await app.schedules.create(name, type_, expression, tz=zone, options={"queue": queue})
+        await _run_before(app, name, type_)
     await app.schedules.pause("monthly-invoices")
     await app.pause(
         "reports",
@@ -47,6 +49,12 @@ async def set_the_scene(app: Holdfast, week: Week) -> None:
         week.of("email.send"),
     )
     await _run_some(app)
+
+
+async def _run_before(app: Holdfast, schedule: str, type_: str) -> None:
+    """Let some jobs of a type be the last runs of a schedule."""
+    for job in (await app.search(types=[type_], order="CREATED_DESC", limit=80)).jobs[::8]:
+        await app.update(job.job_id, tags={**job.tags, TAG: schedule})
 
 
 async def _run_some(app: Holdfast) -> None:

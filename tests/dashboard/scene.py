@@ -35,6 +35,10 @@ async def set_scene(site: Site) -> dict[str, str]:
         f"/api/v1/jobs/{running}/log",
         {"lease_token": token, "level": "info", "message": "opened the file"},
     )
+    await site.post("/api/v1/limits/queue:media", {"concurrency": 2, "rate": 10, "per": "PT1M"})
+    schedule = {"name": "nightly", "type": "search.index", "expression": "0 2 * * *"}
+    await site.post("/api/v1/schedules", {**schedule, "payload": {"all": True}})
+    await site.post("/api/v1/schedules/nightly/run", {})
     groups = (await site.get("/api/v1/failures/groups")).json["groups"]
     return {
         "overview": "/overview",
@@ -54,6 +58,11 @@ async def set_scene(site: Site) -> dict[str, str]:
         "operations": "/operations",
         "queues": "/queues",
         "queue": "/queues/media",
+        "workers": "/workers",
+        "schedules": "/schedules",
+        "schedule": "/schedules/nightly",
+        "schedule-new": "/new-schedule",
+        "limits": "/limits",
     }
 
 

@@ -11,8 +11,11 @@ from holdfast.dashboard.screens import (
     home,
     job,
     jobs,
+    limits,
     overview,
     queues,
+    schedules,
+    workers,
 )
 from holdfast.dashboard.visits import Action, ScreenRoute
 
@@ -33,6 +36,9 @@ NAVIGATION = (
     NavigationItem("failures", "Failures", "failures", "listFailureGroups", "f"),
     NavigationItem("jobs", "Jobs", "jobs", "listJobs", "j"),
     NavigationItem("queues", "Queues", "queues", "listQueues", "q"),
+    NavigationItem("workers", "Workers", "workers", "listWorkers", "w"),
+    NavigationItem("schedules", "Schedules", "schedules", "listSchedules", "s"),
+    NavigationItem("limits", "Limits", "limits", "listLimits", "l"),
 )
 
 SCREENS: tuple[ScreenRoute, ...] = (
@@ -44,6 +50,9 @@ SCREENS: tuple[ScreenRoute, ...] = (
     *copies.SCREENS,
     *bulk.SCREENS,
     *queues.SCREENS,
+    *workers.SCREENS,
+    *schedules.SCREENS,
+    *limits.SCREENS,
 )
 """Every page."""
 
@@ -52,5 +61,8 @@ ACTIONS: tuple[Action, ...] = (
     *copies.ACTIONS,
     *bulk.ACTIONS,
     *queues.ACTIONS,
+    *workers.ACTIONS,
+    *schedules.ACTIONS,
+    *limits.ACTIONS,
 )
 """Every form that changes something."""

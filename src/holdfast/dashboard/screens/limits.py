@@ -1,0 +1,144 @@
+"""Limits: what they allow, how much is used, what they hold back; set and lift at run time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.dashboard.formats import duration, parse_span, plural
+from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
+from holdfast.errors import Fault, ForbiddenError, ValidationError
+from holdfast.model.times import shown
+from holdfast.operations.limits import LimitInfo
+from holdfast.store import LimitRule
+
+KINDS = (("queue", "all jobs of a queue"), ("task", "a type"), ("key", "each key of a type"))
+
+
+class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One limit and how much of it is used."""
+
+    limit: LimitInfo
+    kind: str
+    name: str
+    words: str
+    declared: str
+    """What the code declares, in words."""
+    is_full: bool
+    held: tuple[tuple[str, int], ...]
+    """Queues in which it holds ready jobs back, and how many are ready there."""
+
+
+class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
+    """Every limit."""
+
+    rows: tuple[LimitRow, ...]
+    full: int
+    overridden: int
+    held: int
+    kinds: tuple[tuple[str, str], ...]
+    scope: str
+    """The scope that the form starts with."""
+
+
+def words(rule: LimitRule) -> str:
+    """Return a rule in words: ``10 at once, 100 per 1 min``."""
+    parts = [f"{plural(rule.concurrency, 'job')} at once"] if rule.concurrency else []
+    if rule.rate:
+        parts.append(f"{plural(rule.rate, 'start')} per {duration(rule.per)}")
+    return ", ".join(parts)
+
+
+async def limits(visit: Visit) -> LimitsView:
+    """Return every limit, those that are used up first."""
+    found = await visit.operations.limit_states()
+    held: dict[str, list[tuple[str, int]]] = {}
+    for queue in await visit.operations.queues() if found else ():
+        for scope in queue.activity.held_back_by if queue.activity else ():
+            held.setdefault(scope, []).append((queue.name, queue.activity.ready))  # type: ignore[union-attr]  # it is there: it named the scope
+    rows = [_row(each, tuple(held.get(each.scope, ()))) for each in found]
+    rows.sort(key=lambda row: (not row.held, not row.is_full, row.limit.scope))
+    kinds = KINDS[:1] if visit.caller.namespace else KINDS
+    return LimitsView(
+        rows=tuple(rows),
+        full=sum(row.is_full for row in rows),
+        overridden=sum(row.limit.overridden for row in rows),
+        held=sum(bool(row.held) for row in rows),
+        kinds=kinds,
+        scope=visit.asked("scope"),
+    )
+
+
+def _row(limit: LimitInfo, held: tuple[tuple[str, int], ...]) -> LimitRow:
+    kind, _, name = limit.scope.partition(":")
+    rule = limit.rule
+    full = (rule.concurrency or limit.running + 1) <= limit.running
+    return LimitRow(
+        limit=limit,
+        kind=kind,
+        name=name,
+        words=words(rule),
+        declared=words(limit.declared) if limit.declared and limit.overridden else "",
+        is_full=full or (rule.rate or limit.started + 1) <= limit.started,
+        held=held,
+    )
+
+
+async def set_limit(visit: Visit) -> ActionDone:
+    """Set a limit; it holds until it is lifted, whatever the code declares."""
+    scope = visit.given("scope")
+    if not scope:
+        scope = f"{visit.given('kind', 'queue')}:{visit.given('name')}"
+    per = visit.given("per")
+    span = parse_span(per) if per else timedelta(seconds=1)
+    if not span:
+        message = f"must be like 1s, 1m or 1h, got {shown(per)}"
+        raise ValidationError([Fault("per", "INVALID", message)])
+    try:
+        made = await visit.operations.set_limit(
+            scope, concurrency=_whole(visit, "concurrency"), rate=_whole(visit, "rate"), per=span
+        )
+    except ForbiddenError as error:
+        return ActionDone(message=f"Nothing was changed: {error}.", failed=True)
+    return ActionDone(message=f"{scope} is limited to {words(made.rule)}, on all workers at once.")
+
+
+async def lift(visit: Visit) -> ActionDone:
+    """Lift a limit; what the code declares applies again."""
+    scope = visit.given("scope")
+    try:
+        declared = await visit.operations.lift_limit(scope)
+    except ForbiddenError as error:
+        return ActionDone(message=f"Nothing was changed: {error}.", failed=True)
+    if declared is None:
+        return ActionDone(message=f"{scope} has no limit any more.")
+    return ActionDone(message=f"{scope} is back to what the code declares: {words(declared.rule)}.")
+
+
+def _whole(visit: Visit, name: str) -> int | None:
+    given = visit.given(name).replace("\u202f", "").replace(" ", "")
+    if not given:
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) < 10):
+        message = f"must be a whole number, got {shown(given)}"
+        raise ValidationError([Fault(name, "INVALID", message)])
+    return int(given)
+
+
+SCREENS = (
+    ScreenRoute(
+        path="/limits",
+        title="Limits",
+        template="limits.html",
+        call="listLimits",
+        view=limits,
+        section="limits",
+        reads=10,
+    ),
+)
+
+ACTIONS = (
+    Action(path="/limits/set", call="setLimit", run=set_limit),
+    Action(path="/limits/lift", call="liftLimit", run=lift),
+)

@@ -1,0 +1,142 @@
+"""The forms that create, edit and delete dynamic schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.dashboard.visits import Action, ActionDone, Visit
+from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.tasks.schedule import MissedRuns
+from holdfast.tasks.schedule_values import ScheduleInfo
+
+KEPT = ("name", "type", "expression", "tz", "missed", "queue")
+"""Fields that the page has again after a mistake; a payload does not go into an address."""
+EXAMPLES = (
+    ("0 7 * * MON-FRI", "at 7:00 on workdays"),
+    ("*/15 * * * *", "every 15 minutes"),
+    ("0 0 1 * *", "at midnight on the first of each month"),
+)
+
+
+class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
+    """What the form of a schedule contains."""
+
+    name: str = ""
+    type: str = ""
+    expression: str = ""
+    tz: str = "UTC"
+    missed: str = MissedRuns.ONE.value
+    queue: str = ""
+    payload: str = ""
+    choices: tuple[tuple[str, str], ...] = (
+        (MissedRuns.ONE.value, "run once, late"),
+        (MissedRuns.SKIP.value, "skip them"),
+        (MissedRuns.ALL.value, "run all of them, late"),
+    )
+    examples: tuple[tuple[str, str], ...] = EXAMPLES
+
+
+async def blank_form(visit: Visit) -> ScheduleForm:
+    """Return a new form, with what was given before a mistake."""
+    given = {name: visit.asked(name)[:500] for name in KEPT if visit.asked(name)}
+    return msgspec.structs.replace(ScheduleForm(), **given)
+
+
+def form_of(schedule: ScheduleInfo) -> ScheduleForm:
+    """Return the form that edits a schedule."""
+    payload = "" if schedule.payload is None else _pretty(schedule.payload)
+    return ScheduleForm(
+        name=schedule.name,
+        type=schedule.type,
+        expression=schedule.expression,
+        tz=schedule.tz,
+        missed=schedule.missed.value,
+        queue=str(schedule.options.get("queue", "")),
+        payload=payload,
+    )
+
+
+def _pretty(payload: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(payload), indent=2).decode()
+
+
+async def create(visit: Visit) -> ActionDone:
+    """Create a schedule; after a mistake, lead back to the form."""
+    name = visit.given("name")
+    try:
+        await visit.operations.schedules.create(
+            name,
+            visit.given("type"),
+            visit.given("expression"),
+            tz=visit.given("tz") or "UTC",
+            payload=_payload(visit),
+            missed=visit.given("missed") or MissedRuns.ONE,
+            paused=visit.given("paused") == "1",
+            options=_options(visit, {}),
+        )
+    except ValidationError as error:
+        faults = "; ".join(f"{fault.field} {fault.message}" for fault in error.faults)
+        kept = {field: visit.given(field)[:500] for field in KEPT}
+        message = f"Not created: {faults}."
+        return ActionDone(message=message, failed=True, to=("new-schedule",), query=kept)
+    return ActionDone(message=f"Schedule {name} is created.", to=("schedules", name))
+
+
+async def edit(visit: Visit) -> ActionDone:
+    """Change a dynamic schedule."""
+    name, schedules = visit.path["name"], visit.operations.schedules
+    try:
+        before = await schedules.get(name)
+        await schedules.change(
+            name,
+            expression=visit.given("expression") or None,
+            tz=visit.given("tz") or None,
+            missed=visit.given("missed") or None,
+            payload=_payload(visit),
+            options=_options(visit, before.options),
+        )
+    except NotFoundError:
+        message = f"Nothing was changed: there is no schedule {name}."
+        return ActionDone(message=message, failed=True, to=("schedules",))
+    return ActionDone(message=f"Schedule {name} is changed.")
+
+
+async def delete(visit: Visit) -> ActionDone:
+    """Delete a dynamic schedule; its jobs stay."""
+    name = visit.path["name"]
+    try:
+        await visit.operations.schedules.delete(name)
+    except NotFoundError:
+        message = f"Nothing was changed: there is no schedule {name}."
+        return ActionDone(message=message, failed=True, to=("schedules",))
+    message = f"Schedule {name} is deleted. The jobs that it made stay."
+    return ActionDone(message=message, to=("schedules",))
+
+
+def _payload(visit: Visit) -> Any:
+    given = visit.given("payload")
+    if not given:
+        return None
+    try:
+        return msgspec.json.decode(given)
+    except msgspec.DecodeError as error:
+        raise ValidationError([Fault("payload", "INVALID", f"must be JSON: {error}")]) from None
+
+
+def _options(visit: Visit, before: Mapping[str, object]) -> dict[str, object]:
+    """Return the options with the queue of the form; the others stay."""
+    kept = {name: value for name, value in before.items() if name != "queue"}
+    queue = visit.given("queue")
+    return {**kept, "queue": queue} if queue else kept
+
+
+_ONE = "/schedules/{name}"
+
+ACTIONS = (
+    Action(path="/new-schedule/create", call="createSchedule", run=create),
+    Action(path=f"{_ONE}/edit", call="changeSchedule", run=edit),
+    Action(path=f"{_ONE}/delete", call="deleteSchedule", run=delete),
+)

@@ -29,6 +29,7 @@ from holdfast.contrib.litestar import HoldfastPlugin
 from holdfast.contrib.mounting import Caller, MountedApi, Role, dashboard
 from holdfast.contrib.starlette import job_app, lifespan
 from holdfast.runtime.event_loop import run
+from tests.waiting import eventually
 
 
 @contextlib.asynccontextmanager
@@ -91,6 +92,28 @@ async def test_site_with_a_worker_runs_jobs_itself(jobs: Holdfast) -> None:
 
     async with opened(site) as client:
         assert 42 == (await client.get("/")).json()
+
+
+async def test_worker_that_fails_is_logged_while_the_site_serves_on(
+    jobs: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.lifespan
+    async def broken() -> AsyncIterator[None]:
+        raise RuntimeError("no such pool")
+        yield
+
+    site = FastAPI(lifespan=lifespan(jobs, worker=True))
+
+    @site.get("/")
+    async def view(app: JobApp) -> int:
+        return (await app.search()).total_count
+
+    async with opened(site) as client:
+        await eventually(lambda: [r for r in caplog.records if r.message == "worker.failed"])
+        assert 0 == (await client.get("/")).json()
+
+    (record,) = [record for record in caplog.records if record.message == "worker.failed"]
+    assert "ERROR" == record.levelname
 
 
 async def test_site_without_the_lifespan_says_what_is_missing() -> None:

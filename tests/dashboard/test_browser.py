@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.store import MemoryStore
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import PLACES
 from tests.dashboard.browser import Watched, launched, served
+from tests.dashboard.counted import CountedStore
 from tests.dashboard.scene import HOSTILE, hostile_job, set_scene
 from tests.dashboard.visitor import failed_job
 from tests.http.site import Site
@@ -243,6 +245,30 @@ async def test_hidden_tab_closes_its_stream(browser: Browser, memory_stage: Stag
 
     await _until(lambda: feed.tabs == 0)
     await context.close()
+
+
+async def test_store_away_shows_a_banner_and_the_page_goes_on_by_itself(browser: Browser) -> None:
+    store = CountedStore(MemoryStore())
+    async with stage_over(Holdfast(store=store)) as stage:
+        context = await _context(browser, "wide", "light")
+        watched = Watched(await context.new_page())
+        page = watched.page
+        await page.goto(f"{stage.address}/jobs")
+        rows = await page.locator("[data-row]").count()
+
+        store.is_away = True
+        await page.locator("#banner").wait_for(timeout=15_000)
+        said = await page.inner_text("#banner")
+        kept = await page.locator("[data-row]").count()
+        store.is_away = False
+        await page.locator("#banner").wait_for(state="hidden", timeout=15_000)
+        await stage.site.submit("after.all")
+        await page.locator("text=after.all").wait_for(timeout=15_000)
+        await context.close()
+
+    assert "The store does not respond" in said
+    assert rows == kept
+    assert [] == watched.complaints
 
 
 async def test_everything_works_without_script(browser: Browser, memory_stage: Stage) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -13,38 +11,16 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.dashboard.routes import SCREENS
-from holdfast.errors import StoreUnavailableError
 from holdfast.http.api_keys import list_keys
 from holdfast.http.key_changes import revoke_key
 from holdfast.store import MemoryStore
-from holdfast.store.proxy import StoreProxy
+from tests.dashboard.counted import CountedStore
 from tests.dashboard.visitor import Guest, dashboard_site, failed_job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.http.site import Site
-
-
-class CountedStore(StoreProxy):
-    """Counts the calls of a store, and can be away."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self.calls: Counter[str] = Counter()
-        self.is_away = False
-        for name, _ in inspect.getmembers(StoreProxy, inspect.iscoroutinefunction):
-            if name not in ("start", "close"):
-                setattr(self, name, self._counted(name, getattr(inner, name)))
-
-    def _counted(self, name: str, verb: Any) -> Any:
-        async def call(*args: Any, **more: Any) -> Any:
-            self.calls[name] += 1
-            if self.is_away:
-                raise StoreUnavailableError("the store is away")
-            return await verb(*args, **more)
-
-        return call
 
 
 @pytest.fixture

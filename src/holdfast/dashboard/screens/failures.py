@@ -140,7 +140,7 @@ SCREENS = (
         call="listFailureGroups",
         view=failures,
         section="failures",
-        reads=4,
+        reads=5,
     ),
     ScreenRoute(
         path="/failures/{group}",

@@ -96,6 +96,7 @@ def test_variable_that_looks_like_a_typo_is_refused() -> None:
 
 def test_variables_of_container_platforms_are_ignored() -> None:
     platform = {"HOLDFAST_PORT": "tcp://10.0.0.1:80", "HOLDFAST_SERVICE_HOST": "10.0.0.1"}
+    platform |= {"HOLDFAST_WORKER_PORT": "tcp://10.0.0.2:80", "HOLDFAST_URLS_PORT": "udp://x:1"}
 
     found = config.load(environment=platform)
 

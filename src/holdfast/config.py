@@ -42,6 +42,8 @@ from holdfast.store import DEFAULT_URL
 FILE = "holdfast.toml"
 OWN = frozenset({"HOLDFAST_API_KEY", "HOLDFAST_CONFIG"})
 """Variables that are not settings."""
+LINKS = ("tcp://", "udp://", "sctp://")
+"""How the values of variables begin that Kubernetes sets for the services of a namespace."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,14 +299,15 @@ def _flattened(table: Mapping[str, object]) -> list[tuple[str, object]]:
 def _environment_layer(variables: Mapping[str, str], faults: list[Fault]) -> list[Given]:
     """Read HOLDFAST_* variables; an unknown one is an error only when it looks like a typo.
 
-    Container platforms set variables such as HOLDFAST_PORT for a service called holdfast.
+    Kubernetes sets variables such as HOLDFAST_WORKER_PORT=tcp://... for a service called
+    holdfast-worker.
     """
     keys = {variable(key): key for key in SETTINGS}
     given: list[Given] = []
     for name, value in variables.items():
         if name in keys:
             given.append((keys[name], value, f"${name}", f"${name}"))
-        elif name.startswith(PREFIX) and name not in OWN:
+        elif name.startswith(PREFIX) and name not in OWN and not value.startswith(LINKS):
             close = difflib.get_close_matches(name, keys, 1, cutoff=0.85)
             if close:
                 message = f"is not a setting, did you mean ${close[0]}?"

@@ -1,0 +1,1 @@
+"""What deploy/ holds is right: files parse, commands exist, metrics are real."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from holdfast.model.job import Job, State
 from holdfast.model.measures import Tally
 from holdfast.store.cursors import read_cursor, write_cursor
@@ -17,10 +19,12 @@ from holdfast.store.values import COUNT_CAP, FailurePage, FailureSearch, Order, 
 
 SCANNED = 1000
 """Index entries one script call looks at."""
-IDS_SCANNED = 50_000
+IDS_SCANNED = 10_000
 """Ids one script call compares with a prefix."""
-ID_CALLS = 4
-"""Calls that a search for a prefix makes: there is no index by id."""
+ID_CALLS, DATED_CALLS = 10, 5
+"""Calls that a search for a prefix, or for dates, makes: there is no index by id or by time."""
+MOST_STATES = 4
+"""States that are read each by its own index."""
 UNLIMITED = 1_000_000_000
 FAILURE_ORDER = "FAILURE"
 MAX_POSITION = 1 << 53
@@ -31,14 +35,33 @@ async def find(session: RedisSession, search: Search) -> Page:
     start = None
     if search.cursor is not None:
         (start,) = read_cursor(search.cursor, search.order)
-    walk = _Walk(session, _filters(search))
-    await walk.collect(start, search.limit + 1)
+    walk = await _collected(session, search, start)
     more = len(walk.jobs) > search.limit
     cursor = write_cursor(search.order, walk.positions[search.limit - 1]) if more else None
     if not more and walk.stopped_at is not None:
         cursor = write_cursor(search.order, walk.stopped_at)
     total, exact = await _total(session, search, walk)
     return Page(tuple(walk.jobs[: search.limit]), cursor, total, exact, walk.left_out)
+
+
+async def _collected(session: RedisSession, search: Search, start: int | None) -> _Walk:
+    """Return one job more than the page has; of several states, each by its own index."""
+    walks = []
+    for each in _parts(search):
+        walk = _Walk(session, _filters(each))
+        await walk.collect(start, search.limit + 1)
+        walks.append(walk)
+    first = walks[0]
+    if len(walks) > 1:
+        first.merge(walks[1:], ascending=search.order is Order.CREATED_ASC)
+    return first
+
+
+def _parts(search: Search) -> list[Search]:
+    few = 1 < len(set(search.states)) <= MOST_STATES and State.RUNNING not in search.states
+    if not few or search.order is Order.UPDATED_DESC or search.tags or search.correlation_id:
+        return [search]
+    return [replace(search, states=(state,)) for state in dict.fromkeys(search.states)]
 
 
 def _filters(search: Search) -> dict[str, object]:
@@ -89,6 +112,11 @@ async def _total(session: RedisSession, search: Search, walk: _Walk) -> tuple[in
     dated = search.created_after or search.created_before or search.updated_after
     if not (search.tags or search.correlation_id or search.id_prefix or dated):
         return sum(tally.count for tally in walk.tallies if _matches(tally, search)), True
+    if search.id_prefix:
+        is_all = walk.stopped_at is None and len(walk.jobs) <= search.limit
+        return walk.count, is_all and search.cursor is None
+    if walk.stopped_at is not None:
+        return min(walk.count, COUNT_CAP), False
     every = _Walk(session, _filters(search))
     await every.collect(None, 0, count=COUNT_CAP + 1)
     is_all = every.count <= COUNT_CAP and every.stopped_at is None
@@ -110,8 +138,9 @@ class _Walk:
     def __init__(self, session: RedisSession, filters: dict[str, object]) -> None:
         self._session = session
         by_id = "id_prefix" in filters
+        dated = "created_after" in filters or "updated_after" in filters
         self._filters = {**filters, "look": IDS_SCANNED if by_id else SCANNED}
-        self._calls = ID_CALLS if by_id else UNLIMITED
+        self._calls = ID_CALLS if by_id else DATED_CALLS if dated else UNLIMITED
         self.stopped_at: int | None = None
         """Where it stopped because it had made as many calls as it may."""
         self.tallies: list[Tally] = []
@@ -119,6 +148,21 @@ class _Walk:
         self.positions: list[int] = []
         self.left_out: dict[str, int] = {}
         self.count = 0
+
+    def merge(self, others: Sequence[_Walk], *, ascending: bool) -> None:
+        """Add what other walks found, in the order of positions, as far as all of them went."""
+        walks = [self, *others]
+        stops = [walk.stopped_at for walk in walks if walk.stopped_at is not None]
+        found = [pair for walk in walks for pair in zip(walk.positions, walk.jobs, strict=True)]
+        if stops:
+            self.stopped_at = min(stops) if ascending else max(stops)
+            end = self.stopped_at
+            found = [pair for pair in found if (pair[0] <= end if ascending else pair[0] >= end)]
+        found.sort(key=lambda pair: pair[0], reverse=not ascending)
+        self.positions, self.jobs = [place for place, _ in found], [job for _, job in found]
+        for walk in others:
+            self.left_out |= walk.left_out
+            self.count += walk.count
 
     async def collect(self, start: int | None, jobs: int, *, count: int = 0) -> None:
         """Continue until so many jobs were read, and so many were counted."""

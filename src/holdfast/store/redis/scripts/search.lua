@@ -31,7 +31,6 @@ end
 
 local id_prefix = want.id_prefix
 local function matches(job_id)
-  if id_prefix and string.sub(job_id, 1, #id_prefix) ~= id_prefix then return false end
   local record = record_of(job_id)
   if not record then return false end
   local level, name, type = read_record(record)
@@ -129,7 +128,8 @@ else
 end
 local replies, positions, left_out, count = {}, {}, {}, 0
 for i = 1, #ids, 2 do
-  local ok, is_match = guarded(ids[i], matches, ids[i])
+  local is_candidate, ok, is_match = not id_prefix or string.sub(ids[i], 1, #id_prefix) == id_prefix, false, false
+  if is_candidate then ok, is_match = guarded(ids[i], matches, ids[i]) end
   if ok and is_match then
     count = count + 1
     if #replies < want.jobs then

@@ -37,6 +37,8 @@ VERBS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/conforma
 LAYERS: dict[str, tuple[list[str], str]] = {
     "lifecycle": (["tests/model/test_lifecycle.py", "tests/model/test_table.py"], ""),
     "policy": (["tests/model/test_policy.py"], ""),
+    "versions": (["tests/model/test_versions.py"], ""),
+    "seams": (["tests/worker/test_middleware.py", "tests/worker/test_depends.py"], "not process"),
     "dependencies": (["tests/model/test_dependencies.py"], ""),
     "memory verbs": (VERBS, "memory"),
     "postgres verbs": (VERBS, "postgres"),

@@ -8,6 +8,9 @@ LAYERS = {
     "model/lifecycle.py": ("lifecycle", "memory verbs"),
     "model/policy.py": ("policy",),
     "model/dependencies.py": ("dependencies",),
+    "model/versions.py": ("versions",),
+    "worker/around.py": ("seams",),
+    "tasks/scope.py": ("seams",),
 }
 
 
@@ -16,6 +19,36 @@ def _in(file: str, old: str, new: str, why: str) -> Mutant:
 
 
 MUTANTS = (
+    _in(
+        "model/versions.py",
+        "    return replace(back, failure=noted)",
+        "    return back",
+        "a job that waits for another version does not say so",
+    ),
+    _in(
+        "model/versions.py",
+        "min(job.expires_at, job.created_at + PATIENCE)",
+        "job.expires_at",
+        "a payload that no version knows is tried for ever",
+    ),
+    _in(
+        "model/versions.py",
+        "FIRST_WAIT * 2**doublings",
+        "FIRST_WAIT",
+        "jobs that wait for another version are claimed all the time",
+    ),
+    _in(
+        "worker/around.py",
+        "        return changed[-1] if changed else outcome",
+        "        return outcome",
+        "an exception that middleware raises at its end is lost",
+    ),
+    _in(
+        "tasks/scope.py",
+        "                variable.set(value)",
+        "                pass",
+        "what async middleware sets is not there in a thread",
+    ),
     _in(
         "model/policy.py",
         "        if factor >= self.max_delay / self.initial_delay:\n"

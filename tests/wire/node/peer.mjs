@@ -45,6 +45,12 @@ function queue(name) {
   return queues.get(name);
 }
 
+function traced(name) {
+  const key = `traced ${name}`;
+  if (!queues.has(key)) queues.set(key, new Queue(name, { ...options, telemetry }));
+  return queues.get(key);
+}
+
 function note(entry) {
   seen.push(entry);
   for (const check of [...waiting]) check();
@@ -52,6 +58,8 @@ function note(entry) {
 
 async function handle(job, token) {
   const data = job.data ?? {};
+  // Before the first await: the context of a telemetry ends there.
+  if (data.next) await traced(data.next.queue).add(data.next.job, data.next.data ?? {});
   note({ on: "started", id: job.id, name: job.name, data: job.data, attempts: job.attemptsMade });
   if (data.sleep) await new Promise((done) => setTimeout(done, data.sleep));
   if (data.hang) await new Promise(() => {});

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.api.errors import RequestError
-from holdfast.api.jobs import visible_failure
+from holdfast.api.jobs import visible_failure, visible_job
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import NotFoundError
-from holdfast.model.bulk import BulkAction
 from holdfast.model.failure_groups import OTHER, FailureGroup, FailureGroups
 from holdfast.model.results import FailureDetails
-from holdfast.model.status import JobStatus
+from holdfast.model.status import JobStatus, job_status
+from holdfast.operations.matching import find_matching
+from holdfast.store import Search
 
 WINDOWS = {
     "1h": ("Last hour", timedelta(hours=1)),
@@ -21,6 +22,8 @@ WINDOWS = {
     "7d": ("7 days", timedelta(days=7)),
 }
 LISTED = 20
+COUNTED = 1000
+"""Jobs of a group that are counted: only the jobs themselves say so."""
 
 
 class FailuresView(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,9 +82,12 @@ async def group(visit: Visit) -> GroupView:
     """Return one group; NotFoundError when neither failures nor jobs of it are known."""
     id_ = visit.path["group"]
     name, found, entry = await _found(visit, id_)
-    page = await visit.operations.search({"group": id_, "limit": LISTED})
-    same = await visit.operations.bulk.preview(BulkAction.RETRY, filter={"group": id_})
-    sample = await _sample(visit, entry, page.jobs)
+    same = await find_matching(
+        visit.operations.store, Search(limit=COUNTED, most_bytes=0), {"group": id_}
+    )
+    shown = [job_status(job, with_result=False, as_text=True) for job in same.jobs[:LISTED]]
+    jobs = tuple(visible_job(job, traces=visit.caller.traces) for job in shown)
+    sample = await _sample(visit, entry, jobs)
     if entry is None and sample is None:
         raise RequestError("NOT_FOUND", f"there is no failure group {id_}")
     failure = sample.failure if sample else None
@@ -95,9 +101,9 @@ async def group(visit: Visit) -> GroupView:
         windows=_CHOICES,
         since=found.since,
         sample=sample,
-        jobs=page.jobs,
-        total=same.matched,
-        exact=same.matched_exact,
+        jobs=jobs,
+        total=len(same.jobs),
+        exact=same.next_cursor is None,
         query=f"group:{id_}",
     )
 

@@ -119,7 +119,7 @@ SCREENS = (
         call="listWorkers",
         view=workers,
         section="workers",
-        reads=1,
+        reads=2,
     ),
 )
 

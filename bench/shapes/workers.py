@@ -43,7 +43,7 @@ async def small(places: Places, store: str, effort: Effort) -> list[Figure]:
         at_most("cost of a job / with one worker", many.cost / one.cost, 1.5, costs),
     ]
     if store == "postgres":
-        found.append(await _connections(places, processes))
+        found.append(await _connections(places, processes, effort))
     return found
 
 
@@ -74,12 +74,13 @@ async def _trickle(
     return Run(run.rate, max(1.0, run.worker - worker), max(1.0, run.server - server))
 
 
-async def _connections(places: Places, processes: int) -> Figure:
+async def _connections(places: Places, processes: int, effort: Effort) -> Figure:
     url = places.fresh("postgres")
     async with Holdfast(url) as app:
         alone = places.connections(url)
         async with crew(places, app, url, "plain", processes=processes, slots=4):
-            await asyncio.sleep(15.0)  # what the start needed is closed again
+            # What the start needed is closed again after a while.
+            await asyncio.sleep(effort.pick(15.0, 15.0, 0.5))
             held = (places.connections(url) - alone) / processes
     return at_most("connections of an idle process", held, 3.0)
 

@@ -24,9 +24,9 @@ from tests.processes import running
 from tests.servers import Postgres, free_port
 from tests.waiting import in_time
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # real servers on a busy machine
 EXAMPLES = tree.ROOT / "examples"
-PAUSE = "1.5"
+PAUSE = "2"
 """Seconds that a job takes: long enough to be killed in its middle."""
 PYTHON = sys.executable
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -120,7 +119,8 @@ async def django(dsn: str) -> AsyncIterator[object]:
     from django.db import transaction
     from django.db.utils import ConnectionHandler
 
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.contrib.django_settings")
+    import tests.contrib.django  # noqa: F401  # sets Django up
+
     info = psycopg.conninfo.conninfo_to_dict(dsn)
     database = {
         "ENGINE": "django.db.backends.postgresql",

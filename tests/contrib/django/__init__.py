@@ -6,5 +6,10 @@ import os
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.contrib.django_settings")
-django.setup()
+SETTINGS = "DJANGO_SETTINGS_MODULE"
+
+os.environ[SETTINGS] = "tests.contrib.django_settings"
+try:
+    django.setup()
+finally:
+    del os.environ[SETTINGS]  # programs that other tests start are no part of this project

@@ -19,6 +19,7 @@ from holdfast import State, Worker
 from holdfast.contrib.django import app
 from holdfast.model.job import TERMINAL
 from holdfast.runtime.event_loop import run
+from tests.contrib.django import SETTINGS
 from tests.contrib.django_settings import database
 from tests.contrib.shop.models import Order
 from tests.servers import Postgres
@@ -57,7 +58,8 @@ def project(migrated: None, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def postgres_project(postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The project over PostgreSQL: the jobs are in Django's database. Yields its alias."""
-    monkeypatch.setenv("SHOP_DATABASE", postgres_server.dsn)  # for child processes
+    monkeypatch.setenv(SETTINGS, "tests.contrib.django_settings")  # for child processes
+    monkeypatch.setenv("SHOP_DATABASE", postgres_server.dsn)
     connections.settings["postgres"].update(database(postgres_server.dsn))
     with ExitStack() as stack:
         stack.enter_context(configured(DATABASE="postgres"))

@@ -8,11 +8,14 @@ from __future__ import annotations
 import importlib
 import typing
 
+from holdfast.errors import MissingExtraError
+
 if typing.TYPE_CHECKING:
     from holdfast.contrib.django.backend import HoldfastBackend
     from holdfast.contrib.django.configured import app
 
 _MODULES = {"HoldfastBackend": "backend", "app": "configured"}
+_EXTRA = ("django", "django_tasks")
 
 __all__ = ["HoldfastBackend", "app"]
 
@@ -21,4 +24,10 @@ if not typing.TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        try:
+            module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+                raise
+            raise MissingExtraError("django", error.name) from None
+        return getattr(module, name)

@@ -1,0 +1,1 @@
+"""What people install: the built files, alone and with each extra."""

@@ -63,6 +63,11 @@ async def set_scene(site: Site) -> dict[str, str]:
         "schedule": "/schedules/nightly",
         "schedule-new": "/new-schedule",
         "limits": "/limits",
+        "workflow": f"/jobs/{parent}/workflow",
+        "workflow-open": f"/jobs/{parent}/workflow?each=1",
+        "webhooks": "/webhooks",
+        "doctor": "/doctor",
+        "audit": "/audit",
     }
 
 

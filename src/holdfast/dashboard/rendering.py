@@ -12,7 +12,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from holdfast.dashboard import charts, formats, plots
+from holdfast.dashboard import charts, formats, graphs, plots
 from holdfast.dashboard.states import STATES
 from holdfast.dashboard.statics import StaticFiles
 
@@ -88,7 +88,7 @@ def _environment() -> jinja2.Environment:
         "iso": formats.iso,
         "clock": formats.clock_time,
     }
-    made.globals |= {"STATES": STATES, "charts": charts, "plots": plots}
+    made.globals |= {"STATES": STATES, "charts": charts, "graphs": graphs, "plots": plots}
     return made
 
 

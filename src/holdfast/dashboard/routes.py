@@ -15,7 +15,10 @@ from holdfast.dashboard.screens import (
     overview,
     queues,
     schedules,
+    system,
+    webhooks,
     workers,
+    workflow,
 )
 from holdfast.dashboard.visits import Action, ScreenRoute
 
@@ -39,6 +42,7 @@ NAVIGATION = (
     NavigationItem("workers", "Workers", "workers", "listWorkers", "w"),
     NavigationItem("schedules", "Schedules", "schedules", "listSchedules", "s"),
     NavigationItem("limits", "Limits", "limits", "listLimits", "l"),
+    NavigationItem("system", "System", "doctor", "listQueues", "d"),
 )
 
 SCREENS: tuple[ScreenRoute, ...] = (
@@ -53,6 +57,9 @@ SCREENS: tuple[ScreenRoute, ...] = (
     *workers.SCREENS,
     *schedules.SCREENS,
     *limits.SCREENS,
+    *workflow.SCREENS,
+    *webhooks.SCREENS,
+    *system.SCREENS,
 )
 """Every page."""
 
@@ -64,5 +71,7 @@ ACTIONS: tuple[Action, ...] = (
     *workers.ACTIONS,
     *schedules.ACTIONS,
     *limits.ACTIONS,
+    *workflow.ACTIONS,
+    *webhooks.ACTIONS,
 )
 """Every form that changes something."""

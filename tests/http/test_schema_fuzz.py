@@ -57,6 +57,7 @@ LOOSELY_DESCRIBED = {
     "output",
     "payload",
     "scope",
+    "step",
     "time_range",
     "ttl",
     "timeout",

@@ -1,9 +1,8 @@
 """Every example in the documentation runs, and prints what the page says.
 
-A fence says what is to be done with its block: ``python file=NAME`` is written to a file,
-``python example`` and ``sh example`` are run, and ``text output`` is all that the last one
-prints: a line ``...`` stands for any lines, and ids, times and durations may differ. The blocks
-of a page share a directory, come in the order of the page, and leave no process behind.
+A fence says what to do: ``python file=NAME`` is written, ``python example`` and ``sh example`` run,
+``python cell`` runs after the cells before it. ``text output`` is all that the last one prints:
+``...`` stands for any lines; ids, times and durations may differ.
 """
 
 from __future__ import annotations
@@ -39,6 +38,34 @@ VARYING = [
     (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), "DURATION"),
     (re.compile(r"\bhf_[\w-]+"), "KEY"),
 ]
+NOTEBOOK = """
+import ast, asyncio, contextlib, inspect, io, sys
+
+async def run(cell, names):
+    *lines, last = ast.parse(cell).body
+    if isinstance(last, ast.Expr):
+        shown = ast.Assign([ast.Name("_", ast.Store())], last.value)
+        last = ast.fix_missing_locations(ast.copy_location(shown, last))
+    module = ast.Module([*lines, last], [])
+    running = eval(compile(module, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    if inspect.isawaitable(running):
+        await running
+    if names.get("_") is not None:
+        print(names["_"])
+    names["_"] = None
+
+async def main(*cells):
+    names = {}
+    for cell in cells[:-1]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            await run(cell, names)
+    await run(cells[-1], names)
+    if stack := names.get("stack"):
+        await stack.aclose()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+"""Runs cells as a notebook does: in a running loop, and shows the value of the last line."""
 
 pytestmark = pytest.mark.slow
 
@@ -92,12 +119,16 @@ def database(postgres_server: Postgres) -> Iterator[str]:
 def _try(page: Path, tmp_path: Path) -> None:
     _command(tmp_path)
     printed = ""
+    cells: list[str] = []
     for language, use, text in FENCE.findall(page.read_text("utf-8")):
         match language, use:
             case "text", "output":
                 assert _pattern(text).fullmatch(_masked(printed)), printed
             case "python", "example":
                 printed = _run(tmp_path, [sys.executable, "-c", text])
+            case "python", "cell":
+                cells.append(text)
+                printed = _run(tmp_path, [sys.executable, "-c", NOTEBOOK, *cells])
             case "sh", "example":
                 printed = _run(tmp_path, ["bash", "-euo", "pipefail", "-c", text])
             case "python", _ if use.startswith("file="):

@@ -48,7 +48,7 @@ async def _collected(session: RedisSession, search: Search, start: int | None) -
     """Return one job more than the page has; of several states, each by its own index."""
     walks = []
     for each in _parts(search):
-        walk = _Walk(session, _filters(each))
+        walk = _Walk(session, _filters(each), each)
         await walk.collect(start, search.limit + 1)
         walks.append(walk)
     first = walks[0]
@@ -135,8 +135,12 @@ def _matches(tally: Tally, search: Search) -> bool:
 class _Walk:
     """A walk through an index, over several calls if need be."""
 
-    def __init__(self, session: RedisSession, filters: dict[str, object]) -> None:
+    def __init__(
+        self, session: RedisSession, filters: dict[str, object], search: Search | None = None
+    ) -> None:
+        """With the search, it ends with the last of the jobs that can match by the counters."""
         self._session = session
+        self._search = search
         by_id = "id_prefix" in filters
         dated = "created_after" in filters or "updated_after" in filters
         self._filters = {**filters, "look": IDS_SCANNED if by_id else SCANNED}
@@ -148,6 +152,13 @@ class _Walk:
         self.positions: list[int] = []
         self.left_out: dict[str, int] = {}
         self.count = 0
+
+    def _most(self) -> int:
+        """At most so many jobs can match."""
+        if self._search is None:
+            return UNLIMITED
+        search = self._search
+        return sum(tally.count for tally in self.tallies if _matches(tally, search))
 
     def merge(self, others: Sequence[_Walk], *, ascending: bool) -> None:
         """Add what other walks found, in the order of positions, as far as all of them went."""
@@ -179,7 +190,7 @@ class _Walk:
             self.jobs += [self._session.read(reply) for reply in found]
             self.positions += map(_position, positions)
             self.count += matching
-            done = len(self.jobs) >= jobs and self.count >= count
+            done = len(self.jobs) >= min(jobs, self._most()) and self.count >= count
             if not last or done:
                 return
             position = _position(last)

@@ -31,6 +31,9 @@ SHOTS = {
     "workflow": ("/jobs/{workflow}", 1280, 900, "light"),
     "jobs": ("/jobs?q=state:failed,dead-letter", 1280, 900, "dark"),
     "retry": ("/bulk?action=retry&q=group:{group}", 1280, 640, "light"),
+    "flow": ("/jobs/{workflow}/workflow", 1280, 640, "light"),
+    "queue": ("/queues/mail", 1280, 900, "light"),
+    "schedules": ("/schedules", 1280, 480, "dark"),
     "phone": ("/failures/{group}", 360, 780, "dark"),
 }
 """Name -> address, width, height, light or dark."""

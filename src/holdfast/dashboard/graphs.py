@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import msgspec
 from markupsafe import Markup
@@ -12,7 +12,7 @@ from holdfast.dashboard.formats import count, visible
 from holdfast.dashboard.routing import Addresses
 from holdfast.dashboard.states import STATES
 from holdfast.model.job import State
-from holdfast.operations.graph import EdgeKind, GraphNode, JobGraph
+from holdfast.operations.graph import EdgeKind, GraphEdge, GraphNode, JobGraph
 
 WIDE, TALL = 208, 66
 ACROSS, DOWN = 56, 16
@@ -39,39 +39,97 @@ class PlacedNode(msgspec.Struct, frozen=True):
     y: int
 
 
+class PlacedEdge(msgspec.Struct, frozen=True):
+    """An edge and the points that it passes, from the right of a node to the left of another."""
+
+    points: tuple[tuple[int, int], ...]
+    kind: EdgeKind
+
+
 class GraphLayout(msgspec.Struct, frozen=True, kw_only=True):
     """A graph with a place for every node."""
 
     nodes: tuple[PlacedNode, ...]
-    edges: tuple[tuple[PlacedNode, PlacedNode, EdgeKind], ...]
+    edges: tuple[PlacedEdge, ...]
     wide: int
     tall: int
 
 
 def layout(graph: JobGraph) -> GraphLayout:
-    """Place each node right of all nodes before it, near the middle of them."""
-    parents = parents_of(graph)
-    layers: defaultdict[int, list[GraphNode]] = defaultdict(list)
-    depth: dict[str, int] = {}
-    for node in graph.nodes:  # in an order in which they can run
-        before = [depth[each] for each in parents.get(node.id, ()) if each in depth]
-        depth[node.id] = 1 + max(before, default=-1)
-        layers[depth[node.id]].append(node)
-    tallest = max((len(each) for each in layers.values()), default=0)
-    height = tallest * (TALL + DOWN) - DOWN
-    placed: dict[str, PlacedNode] = {}
-    for number, layer in sorted(layers.items()):
-        layer.sort(key=lambda node: _middle([placed[p].y for p in parents[node.id] if p in placed]))
-        top = (height - len(layer) * (TALL + DOWN) + DOWN) // 2
-        for at, node in enumerate(layer):
-            x, y = number * (WIDE + ACROSS), top + at * (TALL + DOWN)
-            placed[node.id] = PlacedNode(node, x, y)
+    """Place each node right of all nodes before it, near the middle of them.
+
+    An edge over several layers has a lane of its own in each, so that no node hides it.
+    """
+    depth = _depths(graph, parents_of(graph))
+    layers: defaultdict[int, list[str]] = defaultdict(list)
+    for node_id, number in depth.items():
+        layers[number].append(node_id)
+    before: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+    lanes = [_lanes(edge, depth, layers, before) for edge in graph.edges]
+    rows = max((len(each) for each in layers.values()), default=0)
+    height = rows * (TALL + DOWN) - DOWN
+    places = _places(layers, before, height)
     return GraphLayout(
-        nodes=tuple(placed.values()),
-        edges=tuple((placed[each.source], placed[each.target], each.kind) for each in graph.edges),
+        nodes=tuple(PlacedNode(node, *places[node.id]) for node in graph.nodes),
+        edges=tuple(
+            PlacedEdge(_points(lane, places), edge.kind)
+            for edge, lane in zip(graph.edges, lanes, strict=True)
+        ),
         wide=len(layers) * (WIDE + ACROSS) - ACROSS,
         tall=height,
     )
+
+
+def _depths(graph: JobGraph, parents: Mapping[str, list[str]]) -> dict[str, int]:
+    depth: dict[str, int] = {}
+    for node in graph.nodes:  # in an order in which they can run
+        known = [depth[each] for each in parents[node.id] if each in depth]
+        depth[node.id] = 1 + max(known, default=-1)
+    return depth
+
+
+def _lanes(
+    edge: GraphEdge,
+    depth: Mapping[str, int],
+    layers: Mapping[int, list[str]],
+    before: MutableMapping[str, list[str]],
+) -> tuple[str, ...]:
+    """Return the ids of what an edge passes, with a new lane in each layer between its ends."""
+    lane = [edge.source]
+    for number in range(depth[edge.source] + 1, depth[edge.target]):
+        lane.append(f"{edge.source} {edge.target} {edge.kind} {number}")
+        layers[number].append(lane[-1])
+        before[lane[-1]] = [lane[-2]]
+    before[edge.target].append(lane[-1])
+    return (*lane, edge.target)
+
+
+def _places(
+    layers: Mapping[int, list[str]], before: Mapping[str, list[str]], height: int
+) -> dict[str, tuple[int, int]]:
+    places: dict[str, tuple[int, int]] = {}
+    for number, layer in sorted(layers.items()):
+        middle = {
+            each: _middle([places[b][1] for b in before[each] if b in places]) for each in layer
+        }
+        top = (height - len(layer) * (TALL + DOWN) + DOWN) // 2
+        for at, each in enumerate(sorted(layer, key=middle.__getitem__)):
+            places[each] = number * (WIDE + ACROSS), top + at * (TALL + DOWN)
+    return places
+
+
+def _points(
+    lane: Sequence[str], places: Mapping[str, tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """Return where an edge passes; it crosses a lane straight."""
+    points: list[tuple[int, int]] = []
+    for at, each in enumerate(lane):
+        x, y = places[each]
+        if at > 0:
+            points.append((x, y + TALL // 2))
+        if at < len(lane) - 1:
+            points.append((x + WIDE, y + TALL // 2))
+    return tuple(points)
 
 
 def parents_of(graph: JobGraph) -> Mapping[str, list[str]]:
@@ -88,7 +146,7 @@ def _middle(places: Sequence[int]) -> float:
 
 def drawing(made: GraphLayout, url: Addresses, job_id: str) -> Markup:
     """Return the drawing; a list beside it says the same to those who do not see it."""
-    edges = Markup("").join(_edge(*each) for each in made.edges)
+    edges = Markup("").join(_edge(each) for each in made.edges)
     nodes = Markup("").join(_node(each, url, job_id) for each in made.nodes)
     return Markup(
         '<svg class="flow" width="{}" height="{}" viewBox="-2 -2 {} {}" aria-hidden="true">{}{}'
@@ -96,13 +154,14 @@ def drawing(made: GraphLayout, url: Addresses, job_id: str) -> Markup:
     ).format(made.wide + 4, made.tall + 4, made.wide + 4, made.tall + 4, edges, nodes)
 
 
-def _edge(source: PlacedNode, target: PlacedNode, kind: EdgeKind) -> Markup:
-    x1, y1 = source.x + WIDE, source.y + TALL // 2
-    x2, y2 = target.x, target.y + TALL // 2
-    bend = max(24, (x2 - x1) // 2)
-    return Markup('<path class="edge {}" d="M{} {}C{} {} {} {} {} {}"/>').format(
-        kind.value, x1, y1, x1 + bend, y1, x2 - bend, y2, x2, y2
-    )
+def _edge(edge: PlacedEdge) -> Markup:
+    (x, y), *rest = edge.points
+    path = f"M{x} {y}"
+    for x2, y2 in rest:
+        bend = max(24, (x2 - x) // 2)
+        path += f"L{x2} {y2}" if y2 == y else f"C{x + bend} {y} {x2 - bend} {y2} {x2} {y2}"
+        x, y = x2, y2
+    return Markup('<path class="edge {}" d="{}"/>').format(edge.kind.value, path)
 
 
 def _node(placed: PlacedNode, url: Addresses, job_id: str) -> Markup:

@@ -18,7 +18,7 @@ import yaml
 from tests.architecture import tree
 
 CHART = tree.ROOT / "deploy" / "helm" / "holdfast"
-ACTION = re.compile(r"(\s*)\{\{(-?) (.*?) (-?)\}\}(\s*)", re.DOTALL)
+ACTION = re.compile(r"(\s*)\{\{(-?) (.*?) (?:-\}\}\s*|\}\})", re.DOTALL)
 FUNCTIONS = {"quote": lambda value: json.dumps(str(value)), "urlquery": quote_plus}
 RELEASE = {"Name": "shop", "Namespace": "jobs"}
 
@@ -48,11 +48,10 @@ def text_of(path: Path, scope: Mapping[str, Any]) -> str:
     shown, position = [True], 0
     text = path.read_text("utf-8")
     for action in ACTION.finditer(text):
-        before, trims, body, trims_after, after = action.groups()
+        before, trims, body = action.groups()
         out.append(text[position : action.start()] if shown[-1] else "")
         out.append(before if shown[-1] and not trims else "")
         out.append(_carried_out(body, scope, shown))
-        out.append(after if shown[-1] and not trims_after else "")
         position = action.end()
     if shown != [True]:
         raise ChartError(f"{path.name}: if without end")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
+from yamllint import linter
+from yamllint.config import YamlLintConfig
 
 from holdfast import config
 from tests.deploy.chart import CHART, RELEASE, ChartError, rendered, text_of
@@ -132,6 +134,21 @@ def test_notes_are_a_template_too() -> None:
     scope = {"Values": _values(), "Release": RELEASE}
 
     assert "keys create scaler --role observer" in text_of(CHART / "templates/NOTES.txt", scope)
+
+
+def test_rendered_manifests_pass_the_linter() -> None:
+    on = {"enabled": True}
+    values = {
+        **_values(),
+        **{part: _values()[part] | on for part in ("service", "monitoring", "scaling")},
+    }
+    scope = {"Values": values, "Release": RELEASE}
+    rules = YamlLintConfig((CHART.parent.parent / ".yamllint.yml").read_text("utf-8"))
+
+    for path in sorted((CHART / "templates").glob("*.yaml")):
+        text = text_of(path, scope).lstrip("\n")
+
+        assert [] == [str(one) for one in linter.run(text, rules)], path.name
 
 
 def test_every_value_is_used() -> None:

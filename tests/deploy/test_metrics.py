@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from holdfast.model.job import State
 from holdfast.worker.metrics import OUTCOMES
 from tests.architecture import tree
 from tests.cli.conftest import environment
-from tests.deploy.test_files import instructions
+from tests.deploy.test_files import COMPOSE, instructions
 from tests.processes import running
 from tests.waiting import in_time
 from tests.worker.test_probe import free_port
@@ -51,11 +52,11 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
     url, probe, port = f"sqlite:///{folder}/jobs.db", free_port(), free_port()
     env = environment(HOLDFAST_URL=url)
     worker = [word.replace("0.0.0.0:9091", f"127.0.0.1:{probe}") for word in _command()]
-    key = _printed(folder, env, "keys", "create", "p", "--role", "observer", "--json")["secret"]
+    key = _key(folder, env)
     _printed(folder, env, "submit", "order.place", '{"number": 1}', "--json")
     with (
         running([*_holdfast(), *worker], cwd=DEPLOY / "app", env=env),
-        running([*_holdfast(), "serve", "--port", str(port)], cwd=folder, env=env),
+        running([*_holdfast(), *_service(port)], cwd=DEPLOY / "app", env=env),
     ):
         in_time(lambda: _healthy(probe), within=60, every=0.2)
         in_time(lambda: ENDED.search(_page(f"http://127.0.0.1:{probe}/metrics")), every=0.1)
@@ -133,6 +134,37 @@ def _holdfast() -> list[str]:
 def _command() -> list[str]:
     words: list[str] = json.loads(dict(instructions())["CMD"])
     return words
+
+
+def _key(folder: Path, env: dict[str, str]) -> str:
+    """The key that the compose file makes for Prometheus; made again, it stays the same."""
+    _command_of_this_holdfast(folder)
+    path = os.pathsep.join([str(folder / "bin"), env["PATH"]])
+    shell, [script] = (
+        COMPOSE["services"]["keys"]["entrypoint"],
+        COMPOSE["services"]["keys"]["command"],
+    )
+    script = script.replace("/keys/", f"{folder}/").replace("/tmp/key", f"{folder}/key")
+    keys = set()
+    for _ in range(2):
+        subprocess.run([*shell, script], cwd=folder, env={**env, "PATH": path}, check=True)
+        keys.add((folder / "observer").read_text("utf-8").strip())
+    [key] = keys
+    return key
+
+
+def _command_of_this_holdfast(folder: Path) -> None:
+    for name, module in (("holdfast", "-m holdfast"), ("python", "")):
+        path = folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n', "utf-8")
+        path.chmod(0o755)
+
+
+def _service(port: int) -> list[str]:
+    """The service of the compose file, on this machine only."""
+    changed = {"0.0.0.0": "127.0.0.1", "8080": str(port)}
+    return [changed.get(word, word) for word in COMPOSE["services"]["service"]["command"]]
 
 
 def _printed(folder: Path, env: dict[str, str], *words: str) -> Any:

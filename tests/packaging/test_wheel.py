@@ -180,6 +180,20 @@ def test_extra_alone_keeps_its_promise_and_no_other(
     assert {extra} == {name for name, answer in found.items() if answer == "works"}
 
 
+def test_speed_alone_brings_its_event_loop(
+    built: tuple[Path, Path], core: CleanEnvironment, tmp_path: Path
+) -> None:
+    environment = CleanEnvironment(tmp_path, built[0], "speed")
+    asked = (
+        "import asyncio; from holdfast.runtime.event_loop import run\n"
+        "async def loop(): return type(asyncio.get_running_loop()).__module__\n"
+        "print(run(loop()))"
+    )
+
+    assert "uvloop" == environment.run("-c", asked).stdout.strip()
+    assert "asyncio.unix_events" == core.run("-c", asked).stdout.strip()
+
+
 def test_all_brings_every_store_and_the_service(built: tuple[Path, Path], tmp_path: Path) -> None:
     environment = CleanEnvironment(tmp_path, built[0], "all")
 

@@ -75,6 +75,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
         finalize=formats.visible,
         undefined=jinja2.StrictUndefined,
+        auto_reload=False,  # an upgrade under a running server must not mix versions
         trim_blocks=True,
         lstrip_blocks=True,
     )

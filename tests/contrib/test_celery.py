@@ -50,8 +50,9 @@ def _ours(text: str) -> str:
 
 
 def _environment(folder: Path, url: str) -> dict[str, str]:
+    others = {name: value for name, value in os.environ.items() if "DJANGO" not in name}
     return {
-        **os.environ,
+        **others,
         "BROKER": url,
         "BACKEND": url,
         "NOTES": str(folder / "notes"),

@@ -248,3 +248,23 @@ def test_integration_needs_only_its_own_framework(module: str, missing: list[str
     )
 
     assert 0 == ended.returncode, ended.stderr
+
+
+def test_command_of_a_framework_leaves_its_process_alone() -> None:
+    program = """
+import threading, time
+from holdfast.contrib.command_line import run_command
+from holdfast.runtime import exit
+
+exit.LINGER = 0.1
+threading.Thread(target=time.sleep, args=(0.6,)).start()
+assert 0 == run_command(["--version"], {}, "manage.py holdfast")
+time.sleep(0.4)
+print("alive")
+"""
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert (0, "alive") == (ended.returncode, ended.stdout.splitlines()[-1]), ended.stderr

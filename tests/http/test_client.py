@@ -155,10 +155,12 @@ def test_app_client_and_blocking_client_have_the_same_operations() -> None:
 
 
 def test_every_operation_has_an_implementation_over_http() -> None:
-    names = set(public(Operations)) - {"job"}
+    names = set(public(Operations)) - {"job", "prepare", "add"}  # parts of a submission
 
     assert names == set(public(OperationsBackend))
-    assert names <= {*vars(RemoteOperations), *vars(RemoteControl), *vars(RemoteOversight)}
+    # submit_now returns None where a thread cannot write by itself.
+    over_http = {*vars(RemoteOperations), *vars(RemoteControl), *vars(RemoteOversight)}
+    assert names - {"submit_now"} <= over_http
     assert not issubclass(RemoteOperations, Operations)
     for name in names:
         on_store = public(Operations)[name].parameters

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.cli.commands import cli, main
+from holdfast.cli.commands import cli, main, run
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "main", "run"]

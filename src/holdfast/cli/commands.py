@@ -113,6 +113,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    code = run()
+    exit_despite_threads()
+    sys.exit(code)
+
+
+def run() -> int:
+    """Run the command that ``sys.argv`` names and return its exit code; the process goes on."""
     try:
         code = cli.main(prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
@@ -124,5 +131,4 @@ def main() -> None:
     except BrokenPipeError:
         discard_output()
         code = OK
-    exit_despite_threads()
-    sys.exit(code if isinstance(code, int) else OK)
+    return code if isinstance(code, int) else OK

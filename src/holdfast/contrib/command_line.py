@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import cast
 
@@ -17,19 +18,18 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], prog: 
     Processes that it starts, such as workers, find the modules that this one finds.
     """
     (script,) = entry_points(group="console_scripts", name=PROGRAM)
-    main = cast("Callable[[], object]", script.load())
+    run = cast("Callable[[], int]", import_module(script.module).run)
     before, sys.argv = sys.argv, [prog, *arguments]
     variables = dict(os.environ)
     os.environ.update({**environment, "PYTHONPATH": _python_path()})
     try:
-        main()
+        return run()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(bool(ended.code))
     finally:
         sys.argv = before
         os.environ.clear()
         os.environ.update(variables)
-    return 0
 
 
 def _python_path() -> str:

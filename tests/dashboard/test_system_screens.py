@@ -10,6 +10,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.http.api_keys import list_keys
 from holdfast.webhooks import WebhookSettings
+from tests.dashboard.scene import HOSTILE, TURNED
 from tests.dashboard.test_access import signed_in
 from tests.dashboard.visitor import Guest, dashboard_site, text_of
 from tests.webhooks.receiver import listening
@@ -135,3 +136,15 @@ async def test_doctor_shows_findings_with_advice(any_site: Site) -> None:
     assert "Queue 'mail' is paused with 1 ready job(s)." in text
     assert "holdfast queues resume mail" in text
     assert "checks are fine" in text
+
+
+async def test_hostile_words_of_a_caller_show_as_text(site: Site, guest: Guest) -> None:
+    await site.submit("email.send", queue="mail")
+    await site.post("/api/v1/queues/mail/pause", {"reason": f"{HOSTILE}{TURNED}"})
+    await site.post("/api/v1/webhooks", {"url": URL, "description": HOSTILE})
+
+    for path in ("/queues", "/queues/mail", "/audit", "/webhooks"):
+        page = (await guest.get(path)).body.decode()
+        assert "<img" not in page
+        assert "\u202e" not in page
+        assert "&lt;img" in page or "\\u003cimg" in page

@@ -72,7 +72,7 @@ class Courier:
         app.registry.internal = True
         settings = self._app.webhook_settings
         deliverer = Deliverer(self._store, settings, self._app.clock)
-        app.task(DELIVERY, queue=DELIVERIES)(deliverer.deliver)
+        app.task(DELIVERY, queue=DELIVERIES, on_mismatch="fail")(deliverer.deliver)
         return self._make_worker(app, queues, self._observer)
 
 

@@ -273,7 +273,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     activity: QueueActivity | None = None
     """Why it is paused, and what happens in it; the operations add both."""
     ready_since: datetime | None = None
-    """Since when its oldest ready job has been ready; None: no job is ready."""
+    """Since when its oldest ready job has been ready, of the first in line at each priority; None:
+    no job is ready."""
 
 
 class LimitRule(msgspec.Struct, frozen=True, kw_only=True):

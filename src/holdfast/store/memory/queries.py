@@ -224,15 +224,25 @@ def stats(tables: Tables, since: datetime, namespace: str | None, *, by_minute: 
     return Stats(tuple(tallies), tuple(readings))
 
 
+def _ready_since(tables: Tables) -> dict[str, datetime]:
+    """Since when the first in line at each priority have been ready, the earliest per queue."""
+    firsts: dict[tuple[str, int], tuple[int, datetime]] = {}
+    for job_id, (priority, place) in tables.ready.items():
+        job = tables.jobs[job_id]
+        line, entry = (job.queue, priority), (place, job.scheduled_at or job.created_at)
+        firsts[line] = min(entry, firsts.get(line, entry))
+    since: dict[str, datetime] = {}
+    for (queue, _), (_, at) in firsts.items():
+        since[queue] = min(at, since.get(queue, at))
+    return since
+
+
 def queues(tables: Tables, namespace: str | None) -> list[QueueInfo]:
     """Return every queue that has settings or jobs."""
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
     for (queue, _, _, state), count in tables.tallies.items():
         counts[queue][state] += count
-    since: dict[str, datetime] = {}
-    for job in (tables.jobs[job_id] for job_id in tables.ready):
-        at = job.scheduled_at or job.created_at
-        since[job.queue] = min(at, since.get(job.queue, at))
+    since = _ready_since(tables)
     names = {name for name, count in counts.items() if any(count.values())}
     names |= {name for name, settings in tables.settings.items() if settings}
     return [

@@ -126,6 +126,7 @@ async def test_failed_job_is_found_and_retried_with_the_keyboard_alone(
     await page.keyboard.press("x")
     await page.keyboard.press("R")
     await page.wait_for_url(re.compile("/bulk"))
+    await page.wait_for_selector("button:focus")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".notice")
     notice = await page.inner_text(".notice")

@@ -77,7 +77,7 @@ class Canvas:
 
     def link(self, callback: Canvas) -> Canvas:
         """Submit another task with the result of this one; returns that task."""
-        self.options["link"] = [*_several(self.options.get("link")), callback]
+        self.options["link"] = [*several(self.options.get("link")), callback]
         return callback
 
     def on_error(self, errback: Canvas) -> Self:
@@ -87,7 +87,7 @@ class Canvas:
 
     def link_error(self, errback: Canvas) -> Canvas:
         """Submit a task when this one fails; returns that task."""
-        self.options["link_error"] = [*_several(self.options.get("link_error")), errback]
+        self.options["link_error"] = [*several(self.options.get("link_error")), errback]
         return errback
 
     def __or__(self, other: Canvas) -> Canvas:
@@ -154,7 +154,7 @@ class CelerySignature(Canvas):
     def as_dict(self) -> dict[str, object]:
         """Return the signature as JSON, for the payload of the task that it is linked to."""
         options = {
-            name: [_linked(each) for each in _several(value)] if name in LINKS else value
+            name: [linked(each) for each in several(value)] if name in LINKS else value
             for name, value in self.options.items()
         }
         return {
@@ -192,16 +192,25 @@ class CelerySignature(Canvas):
 LINKS = frozenset({"link", "link_error"})
 
 
-class chain(Canvas):  # noqa: N801  # Celery's name
-    """Tasks one after another; each receives the result of the one before it."""
+class _Tasks(Canvas):
+    """Several tasks in one canvas."""
 
-    def __init__(self, *tasks: Canvas | Iterable[Canvas], **options: Any) -> None:
-        self.tasks: list[Canvas] = list(_flat(tasks, chain))
-        self.options = options
+    tasks: list[Canvas]
 
     def parts(self) -> Iterator[Canvas]:
         """Yield the tasks."""
         return (part for task in self.tasks for part in task.parts())
+
+    def __call__(self, *args: object, **kwargs: object) -> AnyResult:
+        return self.apply_async(args, kwargs)
+
+
+class chain(_Tasks):  # noqa: N801  # Celery's name
+    """Tasks one after another; each receives the result of the one before it."""
+
+    def __init__(self, *tasks: Canvas | Iterable[Canvas], **options: Any) -> None:
+        self.tasks = list(_flat(tasks, chain))
+        self.options = options
 
     def clone(
         self,
@@ -215,23 +224,16 @@ class chain(Canvas):  # noqa: N801  # Celery's name
             other.tasks = [other.tasks[0].clone(args, kwargs), *other.tasks[1:]]
         return other
 
-    def __call__(self, *args: object, **kwargs: object) -> AnyResult:
-        return self.apply_async(args, kwargs)
-
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks))
 
 
-class group(Canvas):  # noqa: N801  # Celery's name
+class group(_Tasks):  # noqa: N801  # Celery's name
     """Tasks side by side; the result is the list of their results."""
 
     def __init__(self, *tasks: Canvas | Iterable[Canvas], **options: Any) -> None:
-        self.tasks: list[Canvas] = list(_flat(tasks, group))
+        self.tasks = list(_flat(tasks, group))
         self.options = options
-
-    def parts(self) -> Iterator[Canvas]:
-        """Yield the tasks."""
-        return (part for task in self.tasks for part in task.parts())
 
     def clone(
         self,
@@ -244,9 +246,6 @@ class group(Canvas):  # noqa: N801  # Celery's name
         args = tuple(args)
         other.tasks = [task.clone(args, kwargs) for task in self.tasks]
         return other
-
-    def __call__(self, *args: object, **kwargs: object) -> AnyResult:
-        return self.apply_async(args, kwargs)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -316,13 +315,15 @@ def _flat(tasks: Iterable[Canvas | Iterable[Canvas]], kind: type[Canvas]) -> Ite
             yield from _flat(task, kind)
 
 
-def _several(value: Any) -> list[Any]:
+def several(value: Any) -> list[Any]:
+    """Return the links of an option: none, one or a list of them."""
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _linked(canvas: Canvas) -> dict[str, object]:
+def linked(canvas: Canvas) -> dict[str, object]:
+    """Return a link as JSON; UnsupportedError when it is no task."""
     if not isinstance(canvas, CelerySignature):
         raise UnsupportedError(
             f"a link to a {type(canvas).__name__}", "link to a task, or write a chain or chord"

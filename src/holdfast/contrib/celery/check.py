@@ -8,35 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.contrib import celery
 from holdfast.contrib.celery import conf, options
 from holdfast.contrib.celery.task import OPTIONS
 
-NAMES = frozenset(
-    {
-        "AsyncResult",
-        "Celery",
-        "EagerResult",
-        "GroupResult",
-        "Ignore",
-        "MaxRetriesExceededError",
-        "Reject",
-        "Retry",
-        "Signature",
-        "Task",
-        "TaskRevokedError",
-        "TimeoutError",
-        "chain",
-        "chord",
-        "crontab",
-        "current_app",
-        "get_task_logger",
-        "group",
-        "schedule",
-        "shared_task",
-        "signature",
-        "subtask",
-    }
-)
+NAMES = frozenset({*celery.__all__, "TimeoutError"})
 """What may be imported from Celery's modules."""
 
 MODULES = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.contrib.celery.canvas import Canvas, CelerySignature, chain, chord, group
+from holdfast.contrib.celery.canvas import Canvas, CelerySignature, chain, chord, group, several
 from holdfast.contrib.celery.exceptions import Retry, UnsupportedError
 from holdfast.contrib.celery.handler import Callbacks, execute
 from holdfast.contrib.celery.request import CeleryRequest
@@ -88,16 +88,10 @@ class _EagerLinks(Callbacks):
         self._options = sig.options
 
     def succeeded(self, result: object) -> None:
-        for linked in _several(self._options.get("link")):
+        for linked in several(self._options.get("link")):
             run(self._app, linked.clone((result,)))
 
     def failed(self, request: CeleryRequest, error: Exception, trace: str) -> None:
-        for errback in _several(self._options.get("link_error")):
+        for errback in several(self._options.get("link_error")):
             task: CeleryTask = self._app.tasks[errback.task]
             task.apply((request.id, *errback.args), errback.kwargs)
-
-
-def _several(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]

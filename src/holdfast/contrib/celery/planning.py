@@ -15,6 +15,8 @@ from holdfast.contrib.celery.canvas import (
     chain,
     chord,
     group,
+    linked,
+    several,
 )
 from holdfast.contrib.celery.exceptions import UnsupportedError
 from holdfast.contrib.celery.options import call_options, expiry
@@ -51,8 +53,8 @@ def submission_of(
     if given.get("expires") is not None:
         payload["expires"] = expiry(given["expires"])
     for name in ("link", "link_error"):
-        if links := _signatures(given.get(name)):
-            payload[name] = [each.as_dict() for each in links]
+        if links := several(given.get(name)):
+            payload[name] = [linked(each) for each in links]
     options = call_options(given, app.conf, sig.task, task.queue if task else None)
     return Submission(type=sig.task, payload=payload, **options)
 
@@ -174,13 +176,3 @@ def _body(canvas: chord) -> Canvas:
     if canvas.body is None:
         raise UnsupportedError("a chord without a body", "write chord(header)(body)")
     return canvas.body
-
-
-def _signatures(value: Any) -> list[CelerySignature]:
-    given = value if isinstance(value, list | tuple) else [value] if value is not None else []
-    for each in given:
-        if not isinstance(each, CelerySignature):
-            raise UnsupportedError(
-                f"a link to a {type(each).__name__}", "link to a task, or write a chain"
-            )
-    return list(given)

@@ -62,7 +62,7 @@ class KeyAccess:
     signs_in = True
 
     def __init__(self, service: Service, sessions: Sessions, *, keyless: bool) -> None:
-        """``keyless``: while no key exists, whoever calls this machine by its name may see all."""
+        """``keyless``: while no key exists, every caller on this machine may see all."""
         self._service = service
         self._sessions = sessions
         self._keyless = keyless

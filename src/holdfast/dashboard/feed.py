@@ -163,7 +163,7 @@ class Feed:
                 await self._service.keys.refresh()
                 await self._note_events()
                 await self._refresh()
-            except Exception:  # noqa: BLE001  # the store is away: tabs say so, the next look asks again
+            except Exception:  # noqa: BLE001  # the store is away: tabs show it, the next look reads again
                 self._tell_all("away", away=True)
             else:
                 self._tell_all("back", away=False)

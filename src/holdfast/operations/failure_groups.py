@@ -1,7 +1,8 @@
 """Keeps the books of failure groups beside the jobs, and reads them.
 
-Whoever ends a job as failed adds it to the books of its minute and hour. A process that dies in
-between leaves its last failures out of the groups; the totals come from the counters of the store.
+Each process that ends a job as failed adds it to the books of its minute and hour. A process that
+dies in between leaves its last failures out of the groups; the totals come from the counters of the
+store.
 """
 
 from __future__ import annotations

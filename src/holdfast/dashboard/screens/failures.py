@@ -23,7 +23,7 @@ WINDOWS = {
 }
 LISTED = 20
 COUNTED = 1000
-"""Jobs of a group that are counted: only the jobs themselves say so."""
+"""Jobs of a group that are counted; only the jobs themselves name it."""
 
 
 class FailuresView(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.clock import ManualClock
     from tests.app.conftest import Drain
 
+pytestmark = pytest.mark.req("O-1")
+
 SECOND = timedelta(seconds=1)
 
 

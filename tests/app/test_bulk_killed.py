@@ -7,6 +7,8 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from holdfast import Holdfast, State
 from holdfast.model.bulk import BulkState
 from holdfast.observe import Silent
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.model.bulk import BulkOperation
     from tests.conformance.stores import Place
 
+pytestmark = pytest.mark.req("O-1")
 JOBS = 1100
 TERM = 1.0
 """Seconds that the operation stays with the killed process."""

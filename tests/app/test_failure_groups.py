@@ -17,6 +17,8 @@ from holdfast.store import RecordWrite
 from holdfast.store.tenants import TenantStore
 from tests.app.conftest import Drain
 
+pytestmark = pytest.mark.req("O-4")
+
 HOUR = 3600
 
 

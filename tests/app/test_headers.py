@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast import Holdfast, JobContext, SyncJobContext
 from holdfast.encryption import KeyRing
 from holdfast.store import Search
 from tests.app.conftest import Drain
 from tests.conformance.stores import Place
+
+pytestmark = pytest.mark.req("E-1")
 
 
 async def test_headers_reach_handlers_children_and_readers(app: Holdfast, drain: Drain) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.clock import ManualClock
     from tests.app.conftest import Drain
 
+pytestmark = pytest.mark.req("O-5")
+
 MINUTE = timedelta(minutes=1)
 
 

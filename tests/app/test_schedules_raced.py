@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from holdfast import Holdfast
     from holdfast.runtime.clock import ManualClock
 
+pytestmark = pytest.mark.req("O-2")
+
 HALF = timedelta(seconds=0.5)
 
 

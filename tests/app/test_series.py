@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.clock import ManualClock
     from tests.app.conftest import Drain
 
+pytestmark = pytest.mark.req("O-3")
+
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 

@@ -20,6 +20,8 @@ from tests.app.conftest import Drain
 from tests.conformance.stores import Place
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.req("E-3")
+
 
 async def old(name: str) -> str:
     return f"old {name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.reference import PAGE, render
+import pytest
 
 
 def test_page_is_up_to_date() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from holdfast import Holdfast, Limits
+import pytest
+
+from holdfast import Holdfast, Limits, ValidationError
 from holdfast.encryption.envelope import unwrap, wrap
 from holdfast.model.policy import MEBIBYTE
 from holdfast.store import Claim

@@ -31,6 +31,8 @@ from holdfast.store import MemoryStore
 from tests.worker.rig import appeared, ended, until, until_running, working
 from tests.worker.seam_tasks import app as tasks
 
+pytestmark = pytest.mark.req("E-2")
+
 RUNNERS = ("seam.async", "seam.thread", "seam.process", "seam.process.async")
 
 

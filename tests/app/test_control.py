@@ -66,14 +66,14 @@ async def test_override_that_an_older_worker_replaced_is_restored(app: Holdfast)
 
 async def test_use_of_a_limit_is_listed(app: Holdfast) -> None:
     app.task("t")(_nothing)
-    await app.set_limit("queue:default", concurrency=3, rate=5, per=60)
+    await app.set_limit("queue:default", concurrency=3, rate=5, per=60, burst=2)
     async with app:
         await app.submit("t")
         await app.submit("t")
         await app.store.claim(Claim(queues=("default",), limit=2, worker="w", token="x"))
         (state,) = await app.limit_states()
 
-    assert (2, 2) == (state.running, state.started)
+    assert (2, 2, 2) == (state.running, state.started, state.rule.burst)
     assert state.until is not None
 
 
@@ -87,6 +87,8 @@ async def test_use_of_a_limit_is_listed(app: Holdfast) -> None:
         ("task:t", {"concurrency": True}, "concurrency"),
         ("task:t", {"rate": "5"}, "rate"),
         ("task:t", {"rate": 5, "per": 0}, "per"),
+        ("task:t", {"rate": 5, "burst": 0}, "burst"),
+        ("task:t", {"concurrency": 5, "burst": 2}, "burst"),
         ("task:t", {"rate": 5, "per": "soon"}, "per"),
     ],
 )
@@ -147,6 +149,22 @@ async def test_pause_that_was_renewed_is_not_ended(app: Holdfast, clock: ManualC
     assert queue.paused
     assert queue.pause is not None
     assert "longer" == queue.pause.reason
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+async def test_pause_ends_at_its_instant_when_the_clock_was_set(
+    app: Holdfast, clock: ManualClock, hours: int
+) -> None:
+    keeper = Keeper(app.store, Silent())
+    await app.pause("default", until=app.store.now() + timedelta(hours=1))
+    clock.shift(timedelta(hours=hours))
+    await keeper.once()
+    before = [queue.name for queue in await app.queues() if queue.paused]
+    clock.advance(timedelta(hours=4.1))
+    await keeper.once()
+    after = [queue.name for queue in await app.queues() if queue.paused]
+
+    assert (["default"] if hours < 0 else [], []) == (before, after)
 
 
 @pytest.mark.parametrize("until", ["2020-01-01T00:00:00Z", "soon", 5])

@@ -214,7 +214,7 @@ async def test_exhausted_limit_is_named(app: Holdfast) -> None:
 
     assert {Cause.LIMIT_REACHED} == {concurrency.cause, rate.cause}
     assert "task:x already runs 1 of 1 allowed at once" == concurrency.message
-    assert "key:x:k started 1 of 1 allowed per 60 s; more from" in rate.message
+    assert "key:x:k lets 1 start per 60 s, 1 at once; the next from" in rate.message
     assert Cause.RUNNING is (await app.explain(running)).cause
 
 

@@ -13,6 +13,7 @@ from holdfast import (
     Backoff,
     BackoffKind,
     Holdfast,
+    LimitRule,
     Priority,
     State,
     ValidationError,
@@ -71,6 +72,14 @@ async def test_second_registration_replaces_the_first(app: Holdfast, drain: Drai
         ("t", handler, {"max_attempts": 101}, "max_attempts must be between 1 and 100"),
         ("t", handler, {"concurrency": 0}, "concurrency must be at least 1"),
         ("t", handler, {"queue": "a b"}, "queue must match"),
+        ("t", handler, {"limit": LimitRule(rate=0)}, "limit.rate must be a whole number from 1"),
+        ("t", handler, {"limit": 5}, "limit must be a LimitRule, got 5"),
+        (
+            "t",
+            handler,
+            {"key_limit": LimitRule(rate="5", per=5)},  # type: ignore[arg-type]  # as in a slip
+            "key_limit.rate must be a whole number from 1",
+        ),
         ("t", handler, {"timeout": timedelta(0)}, "timeout must be above 0"),
         ("t", function, {"runner": RunnerKind.ASYNC}, "async needs a coroutine function"),
         ("t", handler, {"runner": RunnerKind.THREAD}, "thread needs a plain function"),

@@ -121,6 +121,37 @@ async def test_leader_that_takes_over_continues_where_the_other_stopped(
     assert before == await app.store.browse(SERIES)
 
 
+async def test_gap_of_a_week_without_a_leader_is_summed_up_in_rounds(
+    app: Holdfast, drain: Drain, clock: ManualClock
+) -> None:
+    summariser = Summariser(app.store)
+    await app.submit("work", {"seconds": 1})
+    await _sum_up(summariser)
+    for _ in range(13):
+        clock.advance(12 * HOUR)
+        await app.submit("work", {"seconds": 1})
+        await drain()
+    clock.advance(2 * HOUR)
+    ranges = [(timedelta(days=7), HOUR), (timedelta(days=2), 10 * MINUTE), (3 * HOUR, MINUTE)]
+    measured = [await app.series(time_range=length, step=step) for length, step in ranges]
+
+    rounds = await _sum_up(Summariser(app.store))
+
+    assert 14 == sum(measured[0].total.submitted)
+    assert 168 // 3 - 5 < rounds < 168 // 3 + 5
+    assert measured == [await app.series(time_range=length, step=step) for length, step in ranges]
+    hours = [record.key for record in await app.store.browse(SERIES, prefix="h/")]
+    assert 14 == len(hours)
+
+
+async def _sum_up(summariser: Summariser) -> int:
+    """Run rounds until nothing is left to sum up; return how many there were."""
+    for rounds in range(1, 100):
+        if await summariser.once() == EVERY:
+            return rounds
+    raise AssertionError("it never ends")
+
+
 @pytest.mark.parametrize(
     ("field", "given"),
     [

@@ -50,6 +50,37 @@ async def test_new_priority_decides_the_order(app: Holdfast, drain: Drain) -> No
     assert ["later", "first"] == seen
 
 
+async def test_delayed_job_runs_now(app: Holdfast, drain: Drain) -> None:
+    @app.task("late")
+    def late() -> None: ...
+
+    job_id = (await app.submit("late", delay=3600)).job_id
+
+    result = await app.update(job_id, delay=0)
+    await drain()
+
+    assert (UpdateStatus.UPDATED, State.DELAYED) == (result.status, result.state)
+    assert State.COMPLETED is (await app.get(job_id)).state
+
+
+async def test_due_time_is_postponed_within_the_lifetime_until_a_job_is_ready(
+    app: Holdfast,
+) -> None:
+    job_id = (await app.submit("late", delay=60, lifetime=7200)).job_id
+    ready = (await app.submit("ready")).job_id
+    later = app.store.now() + timedelta(hours=1)
+
+    moved = await app.update(job_id, scheduled_at=later)
+    refused = await app.update(ready, delay=60, tags={"x": "1"})
+    with pytest.raises(ValidationError, match="scheduled_at must fall within the job's lifetime"):
+        await app.update(job_id, delay=8000, tags={"x": "1"})
+
+    job = await app.get(job_id)
+    assert (UpdateStatus.UPDATED, UpdateStatus.NOT_WAITING) == (moved.status, refused.status)
+    assert (later, {}) == (job.scheduled_for, job.tags)
+    assert {} == (await app.get(ready)).tags
+
+
 async def test_job_updates_itself_while_it_runs(app: Holdfast, drain: Drain) -> None:
     @app.task("a")
     async def handler() -> str:

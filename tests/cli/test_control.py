@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 def test_limits_are_set_listed_and_lifted(place: Place) -> None:
     place.submit("greet")
 
-    made = place.json("limits", "set", "task:greet", "--rate", "5", "--per", "60")
+    made = place.json("limits", "set", "task:greet", "--rate", "5", "--per", "60", "--burst", "3")
     (listed,) = place.json("limits")
     shown = place.run("limits").output
     lifted = place.run("limits", "lift", "task:greet").output
 
     assert made == listed
-    assert "5 per 60 s" in shown
+    assert "5 per 60 s, bursts of 3" in shown
+    assert "0 of 3" in shown
     assert "task:greet: no limit" == lifted.strip()
     assert 2 == place.run("limits", "set", "greet", "--rate", "1").exit_code
 

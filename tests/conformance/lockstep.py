@@ -363,14 +363,15 @@ class Lockstep(Pair):
                 None,
                 LimitRule(concurrency=1),
                 LimitRule(rate=2, per=timedelta(seconds=3)),
-                LimitRule(concurrency=2, rate=3, per=timedelta(seconds=3)),
+                LimitRule(rate=7, per=timedelta(seconds=3), burst=3),
+                LimitRule(concurrency=2, rate=3, per=timedelta(seconds=3), burst=2),
             ]
         ),
     )
     def limit(self, scope: str, limit: LimitRule | None) -> None:
         self.both(lambda store: store.limit(scope, limit))
         self.both(lambda store: store.limits())
-        self.instants.append(self.clock.now() + timedelta(seconds=3))
+        self.instants += [self.clock.now() + timedelta(seconds=span) for span in (1, 1.5, 3)]
 
     @rule(holder=st.sampled_from("xy"), seconds=st.sampled_from([0, 3]))
     def lock(self, holder: str, seconds: int) -> None:

@@ -273,7 +273,7 @@ async def test_work_submitted_elsewhere_wakes_who_waits_for_it(
 
 @pytest.mark.parametrize(
     "rule",
-    [LimitRule(concurrency=5), LimitRule(rate=5, per=timedelta(hours=1))],
+    [LimitRule(concurrency=5), LimitRule(rate=5, per=timedelta(hours=1), burst=5)],
     ids=["concurrency", "rate"],
 )
 async def test_limit_holds_however_many_claim(

@@ -1,4 +1,4 @@
-"""``limit``: how many may run at once, and how many may start in a span of time."""
+"""``limit``: how many may run at once, where, and what is used of it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.model.job import Priority, State
-from holdfast.model.policy import Retention
 from holdfast.store import LimitRule, LimitState
-from tests.conformance.hand import MANY, TICK
-from tests.conformance.inside import windows_in
+from tests.conformance.hand import MANY
 
 if TYPE_CHECKING:
     from tests.conformance.hand import Hand
-    from tests.conformance.stores import Place
 
 SECOND = timedelta(seconds=1)
 ONE = LimitRule(concurrency=1)
@@ -161,102 +158,6 @@ async def test_job_must_find_room_in_every_scope(hand: Hand) -> None:
     assert ["a", "b", "c"] == await _types(hand)
 
 
-async def test_rate_allows_so_many_claims_in_a_window(hand: Hand) -> None:
-    await hand.store.limit("queue:default", LimitRule(rate=2, per=10 * SECOND))
-    await hand.add_all(*(hand.job(f"n{n}") for n in range(5)))
-    hand.clock.advance(3)
-
-    assert ["n0", "n1"] == await _types(hand)
-    hand.clock.advance(10 * SECOND - TICK)
-    assert [] == await _types(hand)
-    hand.clock.advance(TICK)
-    assert ["n2", "n3"] == await _types(hand)
-
-
-async def test_window_begins_with_the_first_claim_after_the_last_one_ended(hand: Hand) -> None:
-    await hand.store.limit("queue:default", LimitRule(rate=2, per=10 * SECOND))
-    await hand.add_all(*(hand.job(f"n{n}") for n in range(5)))
-    await hand.claim()
-    hand.clock.advance(9)
-    await hand.claim()
-    hand.clock.advance(6)
-
-    assert ["n2", "n3"] == await _types(hand)
-    hand.clock.advance(10 * SECOND - TICK)
-    assert [] == await _types(hand)
-
-
-async def test_no_more_than_two_windows_less_one_start_in_any_period(hand: Hand) -> None:
-    await hand.store.limit("queue:default", LimitRule(rate=3, per=10 * SECOND))
-    await hand.add_all(*(hand.job(f"n{n}") for n in range(9)))
-    await hand.claim(1)
-    hand.clock.advance(10 * SECOND - TICK)
-
-    last_of_a_window = await _types(hand)
-    hand.clock.advance(TICK)
-    first_of_the_next = await _types(hand)
-    hand.clock.advance(10 * SECOND - 2 * TICK)  # one period after the last of the first window
-
-    assert ["n1", "n2"] == last_of_a_window
-    assert ["n3", "n4", "n5"] == first_of_the_next
-    assert [] == await _types(hand)
-
-
-@pytest.mark.req("S-12")
-@pytest.mark.parametrize("scope", ["queue:default", "task:a", "key:a"])
-async def test_rate_window_is_over_when_the_clock_is_set_back(hand: Hand, scope: str) -> None:
-    await hand.store.limit(scope, LimitRule(rate=1, per=10 * SECOND))
-    for label in ("first", "second", "third"):
-        await hand.add(label, type="a", limit_key="k")
-    await hand.claim()
-
-    hand.clock.advance(-timedelta(hours=3))
-
-    assert {(0, None)} == {(s.started, s.until) for s in await hand.store.limits()}
-    assert ["a"] == await _types(hand)
-    assert [] == await _types(hand)
-    assert hand.now + 10 * SECOND == (await hand.store.limits())[-1].until
-    hand.clock.advance(10 * SECOND)
-    assert ["a"] == await _types(hand)
-
-
-async def test_rate_window_holds_when_the_clock_is_set_back_a_little(hand: Hand) -> None:
-    await hand.store.limit("queue:default", LimitRule(rate=1, per=10 * SECOND))
-    await hand.add_all(hand.job("a"), hand.job("b"))
-    hand.clock.advance(5)
-    await hand.claim()
-    hand.clock.advance(4)
-
-    hand.clock.advance(-4)
-
-    assert [] == await _types(hand)
-
-
-async def test_rate_windows_that_ended_are_deleted(hand: Hand, place: Place) -> None:
-    await hand.store.limit("key:a", LimitRule(rate=1, per=10 * SECOND))
-    await hand.add_all(*(hand.job(f"c{n}", type="a", limit_key=f"k{n}") for n in range(700)))
-    assert 700 == len(await hand.claim(MANY))
-    hand.clock.advance(9)
-    await hand.add("late", type="a", limit_key="late")
-    await hand.claim()
-
-    hand.clock.advance(1)
-    before = windows_in(place)
-    await hand.store.prune(Retention(), 1)
-
-    assert (701, 1) == (before, windows_in(place))
-    hand.clock.advance(9)
-    await hand.store.prune(Retention(), 1)
-    assert 0 == windows_in(place)
-
-
-async def test_claim_counts_whatever_becomes_of_the_job(hand: Hand) -> None:
-    await hand.store.limit("queue:default", LimitRule(rate=1, per=10 * SECOND))
-    await hand.give_back(await hand.run("a"))
-
-    assert [] == await _types(hand)
-
-
 async def test_rate_of_one_key_leaves_the_others_free(hand: Hand) -> None:
     await hand.store.limit("key:a", LimitRule(rate=1, per=SECOND))
     for label, key in [("x1", "x"), ("x2", "x"), ("y1", "y")]:
@@ -266,7 +167,7 @@ async def test_rate_of_one_key_leaves_the_others_free(hand: Hand) -> None:
 
 
 async def test_job_refused_by_one_limit_counts_against_none(hand: Hand) -> None:
-    await hand.store.limit("queue:default", LimitRule(rate=2, per=SECOND))
+    await hand.store.limit("queue:default", LimitRule(rate=2, per=SECOND, burst=2))
     await hand.store.limit("task:a", ONE)
     for label in ("a1", "a2", "a3"):
         await hand.add(label, type="a")
@@ -314,22 +215,23 @@ async def test_running_jobs_from_before_the_limit_count(hand: Hand) -> None:
 
 
 async def test_limits_report_their_use(hand: Hand) -> None:
-    rate = LimitRule(rate=5, per=10 * SECOND)
+    rate = LimitRule(rate=5, per=10 * SECOND, burst=2)
     await hand.store.limit("task:b", ONE)
     await hand.store.limit("key:a", rate)
     await hand.run("one", type="a", limit_key="y")
+    await hand.run("more", type="a", limit_key="y")
     done = await hand.run("two", type="a", limit_key="x")
     await hand.run("three", type="b")
     await hand.complete(done)
 
-    until = hand.now + 10 * SECOND
+    next_start = hand.now + 2 * SECOND
     assert [
         LimitState(scope="key:a", rule=rate),
-        LimitState(scope="key:a:x", rule=rate, started=1, until=until),
-        LimitState(scope="key:a:y", rule=rate, running=1, started=1, until=until),
+        LimitState(scope="key:a:x", rule=rate, started=1),
+        LimitState(scope="key:a:y", rule=rate, running=2, started=2, until=next_start),
         LimitState(scope="task:b", rule=ONE, running=1),
     ] == await hand.store.limits()
-    hand.clock.set(until)
+    hand.clock.set(next_start)
     assert ["key:a", "key:a:y", "task:b"] == [state.scope for state in await hand.store.limits()]
 
 

@@ -97,6 +97,28 @@ async def test_measures_are_returned_minute_by_minute(hand: Hand) -> None:
     )
 
 
+@pytest.mark.parametrize("namespace", [None, "", "acme"])
+async def test_window_of_measures_may_end_before_now(hand: Hand, namespace: str | None) -> None:
+    queue = "acme/q" if namespace else "q"
+    first = minute_of(hand.clock.now())
+    for name in ("a", "b", "c", "d"):
+        await hand.add(name, queue=queue)
+        hand.clock.advance(MINUTE)
+
+    async def minutes(begin: int, end: int) -> list[int]:
+        window = (begin * MINUTE, end * MINUTE)
+        found = (await hand.store.stats(window, namespace, by_minute=True)).readings
+        summed = (await hand.store.stats(window, namespace)).readings
+        assert len(found) == sum(reading.count for reading in summed)
+        return [r.minute - first for r in found if r.measure is Measure.SUBMITTED]
+
+    assert [0, 1, 2, 3] == await minutes(4, 0)
+    assert [1, 2] == await minutes(3, 2)
+    assert [0] == await minutes(60, 4)
+    assert [] == await minutes(2, 3)
+    assert [] == await minutes(60, 10)
+
+
 def _place(reading: Reading) -> tuple[str, str, Measure, int]:
     return reading.queue, reading.type, reading.measure, reading.bucket
 

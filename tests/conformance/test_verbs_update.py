@@ -172,6 +172,51 @@ async def test_waiting_job_has_its_new_priority_when_it_becomes_ready(
     assert ["a", "b"] == await hand.drain()
 
 
+@pytest.mark.parametrize("state", [State.DELAYED, State.RETRYING])
+@pytest.mark.parametrize("shift", [-3600, -1, 0, 1, 7200])
+async def test_waiting_job_becomes_ready_at_its_new_time(
+    hand: Hand, state: State, shift: int
+) -> None:
+    job = await _in_state(hand, state)
+    due = hand.clock.now() + timedelta(seconds=shift)
+
+    amended = await _amend(hand, job, due_at=due)
+    promoted = await hand.store.promote(MANY)
+    early = (await hand.get(job)).state
+    hand.clock.set(max(due, hand.clock.now()))
+    await hand.store.promote(MANY)
+
+    assert due == amended.due_at
+    assert (State.SCHEDULED if shift <= 0 else state) == early
+    assert (due if shift > 0 else None) == promoted.next_due
+    assert ["a"] == await hand.drain()
+
+
+async def test_pending_job_keeps_its_new_time_for_when_it_is_released(hand: Hand) -> None:
+    job = await _in_state(hand, State.PENDING)
+
+    amended = await _amend(hand, job, due_at=hand.clock.now() + timedelta(seconds=60))
+    await hand.release(amended)
+    await hand.settle_dependents()
+
+    assert State.DELAYED is (await hand.get(job)).state
+    hand.clock.advance(60)
+    await hand.store.promote(MANY)
+    assert ["a"] == await hand.drain()
+
+
+async def test_jobs_become_ready_in_the_order_of_their_new_times(hand: Hand) -> None:
+    jobs = [await hand.add(f"j{n}", delay=60 + n) for n in range(4)]
+    start = hand.clock.now()
+
+    for n, job in enumerate(jobs):
+        await _amend(hand, job, due_at=start + timedelta(seconds=40 - 10 * n))
+    hand.clock.advance(50)
+    await hand.store.promote(MANY)
+
+    assert ["j3", "j2", "j1", "j0"] == await hand.drain()
+
+
 async def test_ageing_starts_from_the_new_priority(hand: Hand) -> None:
     minute = timedelta(minutes=1)
     await hand.store.configure("default", {"ageing": minute})

@@ -35,8 +35,8 @@ SETTINGS = {
 }
 RULES = {
     "queue:narrow": LimitRule(concurrency=1),
-    "key:keyed.work": LimitRule(concurrency=1, rate=2, per=timedelta(seconds=10)),
-    "queue:rated": LimitRule(rate=2, per=timedelta(seconds=20)),
+    "key:keyed.work": LimitRule(concurrency=1, rate=2, per=timedelta(seconds=10), burst=2),
+    "queue:rated": LimitRule(rate=2, per=timedelta(seconds=20), burst=2),
     "task:rated.waiting": LimitRule(concurrency=5),
 }
 

@@ -177,7 +177,8 @@ async def test_limit_is_set_shown_changed_and_lifted(any_site: Site) -> None:
     guest, back = Guest(any_site), {"back": "/limits"}
     empty = text_of(await guest.get("/limits"))
 
-    fields = {"kind": "queue", "name": "mail", "concurrency": "1", "rate": "5", "per": "1m"}
+    rate = {"rate": "50", "per": "1m", "burst": "7"}
+    fields = {"kind": "queue", "name": "mail", "concurrency": "1", **rate}
     made = text_of(await guest.follow(await guest.post("/limits/set", {**fields, **back})))
     for _ in range(2):
         await any_site.submit("email.send", queue="mail")
@@ -190,9 +191,9 @@ async def test_limit_is_set_shown_changed_and_lifted(any_site: Site) -> None:
     )
 
     assert "No limits" in empty
-    assert "queue:mail is limited to 1 job at once, 5 starts per 1 min" in made
+    assert "limited to 1 job at once, 50 starts per 1 min, bursts of 7, on all" in made
     assert "1 of 1" in used
-    assert "1 of 5" in used
+    assert "1 of 7" in used
     assert "holds back jobs of mail , where 1 job is ready" in used
     assert "9 jobs at once" in changed
     assert "queue:mail has no limit any more." in lifted
@@ -206,6 +207,8 @@ async def test_limit_is_set_shown_changed_and_lifted(any_site: Site) -> None:
         ({"concurrency": "many"}, "concurrency must be a whole number"),
         ({"concurrency": "0"}, "concurrency must be a whole number from 1"),
         ({"rate": "5", "per": "now and then"}, "per must be like 1s"),
+        ({"rate": "5", "burst": "0"}, "burst must be a whole number from 1"),
+        ({"concurrency": "5", "burst": "2"}, "burst must come with a rate"),
         ({"name": "no good\n", "rate": "5", "kind": "other"}, "scope must be queue:NAME"),
     ],
 )

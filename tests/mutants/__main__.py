@@ -38,6 +38,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "lifecycle": (["tests/model/test_lifecycle.py", "tests/model/test_table.py"], ""),
     "policy": (["tests/model/test_policy.py"], ""),
     "versions": (["tests/model/test_versions.py"], ""),
+    "pace": (["tests/model/test_pace.py"], ""),
     "seams": (["tests/worker/test_middleware.py", "tests/worker/test_depends.py"], "not process"),
     "dependencies": (["tests/model/test_dependencies.py"], ""),
     "memory verbs": (VERBS, "memory"),

@@ -189,22 +189,16 @@ MUTANTS = (
     ),
     _in(
         "memory/limits.py",
-        "is_open = self._now < until <=",
-        "is_open = self._now <= until <=",
-        "a rate window lasts a moment too long",
-    ),
-    _in(
-        "memory/limits.py",
-        "is_open = self._now < until <= self._now + rule.per",
-        "is_open = self._now < until",
-        "a rate window stays full for hours after the clock was set back",
+        "self._debt(scope, pace) + pace.per",
+        "pace.per",
+        "starts of a rate before the last one do not count",
     ),
     _in(
         "memory/tables.py",
         "        for scope in [s for s, (_, until) in self.windows.items() if until <= now]:\n"
         "            del self.windows[scope]\n",
         "",
-        "rate windows are kept for good",
+        "records of rates are kept for good",
     ),
     _in(
         "memory/limits.py",

@@ -9,6 +9,7 @@ LAYERS = {
     "model/policy.py": ("policy",),
     "model/dependencies.py": ("dependencies",),
     "model/versions.py": ("versions",),
+    "model/pace.py": ("pace", "memory verbs"),
     "worker/around.py": ("seams",),
     "tasks/scope.py": ("seams",),
 }
@@ -19,6 +20,24 @@ def _in(file: str, old: str, new: str, why: str) -> Mutant:
 
 
 MUTANTS = (
+    _in(
+        "model/pace.py",
+        "return found if 0 < found <= self._most else 0",
+        "return max(0, found)",
+        "a rate stays used up for hours after the clock was set back",
+    ),
+    _in(
+        "model/pace.py",
+        "-(-debt // self.per)",
+        "debt // self.per",
+        "one job more than the burst starts",
+    ),
+    _in(
+        "model/pace.py",
+        "return self.rate + rest, ahead",
+        "return self.rate, ahead",
+        "the parts of a microsecond are lost",
+    ),
     _in(
         "model/versions.py",
         "    return replace(back, failure=noted)",

@@ -400,9 +400,9 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/limits.py",
-        "rule is not None and until - now <= rule.per:",
-        "rule is not None:",
-        "a rate window stays full for hours after the clock was set back",
+        "self._debts.get(scope, 0) + pace.per",
+        "pace.per",
+        "starts of a rate before the last one do not count",
         ("postgres verbs",),
     ),
     _sql(

@@ -165,15 +165,15 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/limits.lua",
-        "  if left <= 0 or left > rule.per then",
-        "  if left < 0 or left > rule.per then",
-        "a rate window ends an instant too late",
+        "  return math.ceil((debt_of(scope, rule)",
+        "  return math.floor((debt_of(scope, rule)",
+        "a job of a rate starts an instant too early",
     ),
     _in(
         "scripts/lib/limits.lua",
-        "  if left <= 0 or left > rule.per then",
-        "  if left <= 0 then",
-        "a rate window stays full for hours after the clock was set back",
+        "  if debt <= 0 or debt > rule.burst * per + math.min(per, 60e6) * rate then",
+        "  if debt <= 0 then",
+        "a rate stays used up for hours after the clock was set back",
     ),
     _in(
         "scripts/lib/queue.lua",
@@ -186,7 +186,7 @@ MUTANTS = (
         "scripts/expire_windows.lua",
         "if not ends or ends <= now then",
         "if false then",
-        "rate windows are kept for good",
+        "records of rates are kept for good",
     ),
     _in(
         "scripts/promote.lua",

@@ -256,12 +256,13 @@ async def test_job_in_front_of_passed_ones_is_found_within_a_second_or_so(
         assert ["free"] == await eventually(lambda: _types(store), within=5, every=0.1)
 
 
-@pytest.mark.parametrize(("type_", "woken"), [("single", True), ("free", False)])
-async def test_end_of_a_job_wakes_others_only_if_a_limit_applies_to_it(
+@pytest.mark.parametrize(("type_", "woken"), [("single", True), ("paced", False), ("free", False)])
+async def test_end_of_a_job_wakes_others_only_if_it_makes_room(
     postgres_server: Postgres, type_: str, *, woken: bool
 ) -> None:
     async with _empty_store(postgres_server) as store:
         await store.limit("task:single", LimitRule(concurrency=1))
+        await store.limit("task:paced", LimitRule(rate=1))
         await _add(store, type_)
         (job,) = await store.claim(_want("default"))
         assert await state_of(store).wake.is_notified()  # which wakes once

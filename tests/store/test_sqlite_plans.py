@@ -258,6 +258,24 @@ async def test_page_far_into_the_records_costs_no_more_than_the_first(
     assert await effort(far) <= 2 * await effort("")
 
 
+async def test_claim_does_not_pass_the_jobs_that_wait_behind_a_limit(hand: Hand) -> None:
+    store, steps = hand.store, 0
+    assert isinstance(store, SQLiteStore)
+    await store.limit("task:narrow", LimitRule(concurrency=1))
+    await hand.add_all(*(hand.job(f"{n}", type="narrow") for n in range(2000)))
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    writer_of(store).set_progress_handler(count, 10)
+    claimed = await hand.claim(10)
+
+    assert 1 == len(claimed)
+    assert steps < 200  # passing 2,000 jobs would take ten times that
+
+
 async def test_oldest_ready_job_is_found_by_the_index_of_ready_ones(hand: Hand) -> None:
     assert isinstance(hand.store, SQLiteStore)
 

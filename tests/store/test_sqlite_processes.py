@@ -18,7 +18,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.model.acceptance import accept
 from holdfast.model.job import State
 from holdfast.model.submission import Submission
-from holdfast.store import Claim, Search, open_store
+from holdfast.store import Change, Claim, LimitRule, Search, open_store
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
 from tests.conformance.hand import job_id, make
@@ -221,6 +221,30 @@ async def test_commit_of_another_process_without_work_wakes_no_waiter(tmp_path: 
         await other.lock("leader", "other", timedelta(seconds=30))
 
         assert seen == await one.arrivals(["default"], seen, timedelta(seconds=0.3))
+
+
+@pytest.mark.parametrize(
+    ("rule", "woken"), [(LimitRule(concurrency=1), True), (LimitRule(rate=1), False)]
+)
+async def test_end_of_a_job_wakes_others_only_if_it_makes_room(
+    tmp_path: Path, rule: LimitRule, *, woken: bool
+) -> None:
+    location = Location.from_url(_url(tmp_path))
+    async with SQLiteStore(location) as one, SQLiteStore(location) as other:
+        await one.limit("task:a", rule)
+        await one.add([make("a", now=one.now(), type="a")])
+        want = Claim(queues=("default",), limit=1, worker="w", token="t")
+        (job,) = await one.claim(want)
+        seen = [await each.arrivals(["default"], -1, timedelta(0)) for each in (one, other)]
+
+        await one.swap([Change(job, lifecycle.completed(job, None, now=one.now()))])
+
+        wait = timedelta(seconds=0.3)
+        found = [
+            await each.arrivals(["default"], before, wait)
+            for each, before in zip((one, other), seen, strict=True)
+        ]
+        assert [woken, woken] == [a != b for a, b in zip(seen, found, strict=True)]
 
 
 async def test_work_in_another_queue_wakes_no_waiter(tmp_path: Path) -> None:

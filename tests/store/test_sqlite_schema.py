@@ -130,6 +130,7 @@ async def test_keys_of_a_file_of_version_two_outlive_their_jobs_after_the_migrat
         await store.add([held])
     with sqlite3.connect(location.path) as file:
         file.execute("ALTER TABLE key DROP COLUMN gone")
+        file.execute("ALTER TABLE rule DROP COLUMN burst")
         for index in ("job_queue", "job_namespace", "job_namespace_failed"):
             file.execute(f"DROP INDEX {index}")
         file.execute("PRAGMA user_version = 2")

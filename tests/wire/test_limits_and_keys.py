@@ -136,7 +136,7 @@ async def test_our_limit_of_a_queue_bounds_a_node_worker(side: Side, peer: Peer)
 
 @pytest.mark.req("B-5")
 async def test_our_rate_of_a_queue_is_shared_with_a_node_worker(side: Side, peer: Peer) -> None:
-    await side.store.limit("queue:q", LimitRule(rate=2, per=timedelta(seconds=30)))
+    await side.store.limit("queue:q", LimitRule(rate=2, per=timedelta(seconds=30), burst=2))
     for _ in range(3):
         await peer.ask("add", queue="q", job="some", data={})
     assert 1 == len(await side.claim())

@@ -30,8 +30,11 @@ def limits(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @limits.command("set")
 @click.argument("scope")
 @click.option("--concurrency", type=int, help="Jobs that may run at once.")
-@click.option("--rate", type=int, help="Jobs that may start in a window.")
-@click.option("--per", default="1", show_default=True, metavar="SPAN", help="Length of a window.")
+@click.option("--rate", type=int, help="Jobs that may start per period, evenly spaced.")
+@click.option("--per", default="1", show_default=True, metavar="SPAN", help="The period of a rate.")
+@click.option(
+    "--burst", type=int, help="Jobs that may start at once after a pause.  [default: 1 + rate / 10]"
+)
 @store_options
 @click.pass_context
 def set_(  # one parameter per option
@@ -40,13 +43,16 @@ def set_(  # one parameter per option
     concurrency: int | None,
     rate: int | None,
     per: str,
+    burst: int | None,
     url: str | None,
     as_json: bool,
 ) -> None:
     """Set a limit across all workers, whatever the code declares."""
     made = on_store(
         url or ctx.obj,
-        lambda app: app.set_limit(scope, concurrency=concurrency, rate=rate, per=span_or_text(per)),
+        lambda app: app.set_limit(
+            scope, concurrency=concurrency, rate=rate, per=span_or_text(per), burst=burst
+        ),
     )
     answer(made, as_json=as_json, show=lambda: click.echo(f"{scope}: {_rule(made.rule)}"))
 
@@ -64,13 +70,13 @@ def lift(ctx: click.Context, scope: str, url: str | None, as_json: bool) -> None
 
 def _show(found: Sequence[LimitInfo]) -> None:
     table(
-        ("SCOPE", "LIMIT", "RUNNING", "STARTED", "WINDOW ENDS", "SET BY"),
+        ("SCOPE", "LIMIT", "RUNNING", "BURST USED", "NEXT START", "SET BY"),
         [
             (
                 one.scope,
                 _rule(one.rule),
                 one.running,
-                one.started,
+                "-" if one.rule.rate is None else f"{one.started} of {one.rule.burst}",
                 moment(one.until),
                 "operator" if one.overridden else "code",
             )
@@ -82,5 +88,5 @@ def _show(found: Sequence[LimitInfo]) -> None:
 def _rule(rule: LimitRule) -> str:
     parts = [f"{rule.concurrency} at once"] if rule.concurrency is not None else []
     if rule.rate is not None:
-        parts.append(f"{rule.rate} per {span(rule.per)}")
+        parts.append(f"{rule.rate} per {span(rule.per)}, bursts of {rule.burst}")
     return ", ".join(parts)

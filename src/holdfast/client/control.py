@@ -48,9 +48,15 @@ class RemoteControl(ServiceRequests, Protocol):
         concurrency: int | None = None,
         rate: int | None = None,
         per: Span = timedelta(seconds=1),
+        burst: int | None = None,
     ) -> LimitInfo:
         """Set a limit at run time."""
-        given = {"concurrency": concurrency, "rate": rate, "per": read_span("per", per)}
+        given = {
+            "concurrency": concurrency,
+            "rate": rate,
+            "per": read_span("per", per),
+            "burst": burst,
+        }
         body = {name: value for name, value in given.items() if value is not None}
         return await self.request("POST", _path("limits", scope), LimitInfo, encode_body(body))
 

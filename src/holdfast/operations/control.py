@@ -35,6 +35,7 @@ class ControlBackend(Protocol):
         concurrency: int | None = None,
         rate: int | None = None,
         per: Span = timedelta(seconds=1),
+        burst: int | None = None,
     ) -> LimitInfo: ...
 
     async def lift_limit(self, scope: str) -> LimitInfo | None: ...
@@ -84,12 +85,16 @@ class Control(ABC):
         concurrency: int | None = None,
         rate: int | None = None,
         per: Span = timedelta(seconds=1),
+        burst: int | None = None,
     ) -> LimitInfo:
         """Set a limit of ``queue:NAME``, ``task:TYPE`` or ``key:TYPE`` across all workers.
 
         It holds until it is lifted, across restarts and deploys, in place of what code declares.
+        ``burst`` of them may start at once after a pause; by default 1 and a tenth of the rate.
         """
-        return await self.operations.set_limit(scope, concurrency=concurrency, rate=rate, per=per)
+        return await self.operations.set_limit(
+            scope, concurrency=concurrency, rate=rate, per=per, burst=burst
+        )
 
     async def lift_limit(self, scope: str) -> LimitInfo | None:
         """Lift a limit that was set at run time; what the code declares applies again."""

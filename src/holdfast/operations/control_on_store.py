@@ -52,6 +52,7 @@ class ControlOnStore:
         concurrency: int | None = None,
         rate: int | None = None,
         per: Span = timedelta(seconds=1),
+        burst: int | None = None,
     ) -> LimitInfo:
         """Set a limit at run time."""
         kind, name = limits.name_in(scope)
@@ -59,7 +60,7 @@ class ControlOnStore:
         limits.check_scope(self.store, scope)
         await self._submitter.admission.admit_names(**names)
         return await limits.set_limit(
-            self.store, scope, concurrency=concurrency, rate=rate, per=per
+            self.store, scope, concurrency=concurrency, rate=rate, per=per, burst=burst
         )
 
     async def lift_limit(self, scope: str) -> LimitInfo | None:

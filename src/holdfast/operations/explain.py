@@ -232,9 +232,9 @@ def _exhausted(limit: LimitState) -> str:
     rule = limit.rule
     if rule.concurrency is not None and limit.running >= rule.concurrency:
         return f"{limit.scope} already runs {limit.running} of {rule.concurrency} allowed at once"
-    if rule.rate is not None and limit.started >= rule.rate and limit.until is not None:
+    if limit.is_rate_used_up and limit.until is not None:
         return (
-            f"{limit.scope} started {limit.started} of {rule.rate} allowed"
-            f" per {rule.per.total_seconds():g} s; more from {format_timestamp(limit.until)}"
+            f"{limit.scope} lets {rule.rate} start per {rule.per.total_seconds():g} s,"
+            f" {rule.burst} at once; the next from {format_timestamp(limit.until)}"
         )
     return ""

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.errors import Fault, ForbiddenError, StoreUnavailableError, ValidationError
+from holdfast.model.pace import limit_faults
 from holdfast.model.reserved import LIMIT_DECLARATIONS, LIMIT_OVERRIDES
 from holdfast.model.submission import BULLMQ_NAME_RULE, TYPE_RULE
 from holdfast.model.times import Span, parse_duration, shown
@@ -24,7 +25,6 @@ from holdfast.store.namespaces import DIVIDER
 from holdfast.store.tenants import TenantStore
 
 SCOPE_RULE = re.compile(r"(?P<kind>queue|task|key):(?P<name>.{1,1200})", re.DOTALL)
-MOST = 1_000_000
 
 
 class LimitOverride(LimitRule, frozen=True, kw_only=True):
@@ -42,9 +42,9 @@ class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
     rule: LimitRule
     running: int = 0
     started: int = 0
-    """How many jobs were started in the current window."""
+    """How many starts of the rule's burst are used."""
     until: datetime | None = None
-    """The end of the current window."""
+    """When the next job may start; None while one may start now."""
     overridden: bool = False
     """Whether it was set at run time."""
     declared: LimitRule | None = None
@@ -78,10 +78,11 @@ async def set_limit(
     concurrency: int | None = None,
     rate: int | None = None,
     per: Span = timedelta(seconds=1),
+    burst: int | None = None,
 ) -> LimitInfo:
     """Set a limit; it holds until it is lifted, whatever the code declares."""
     check_scope(store, scope)
-    rule = _rule(concurrency, rate, per)
+    rule = _rule(concurrency, rate, per, burst)
     await _must_be_own(store, scope)
     await _keep(store, LIMIT_OVERRIDES, scope, _override(rule, _namespace(store)))
     await store.limit(scope, rule)
@@ -166,7 +167,11 @@ async def _keep(store: Store, kind: str, scope: str, rule: LimitRule) -> None:
 
 def _override(rule: LimitRule, namespace: str) -> LimitOverride:
     return LimitOverride(
-        concurrency=rule.concurrency, rate=rule.rate, per=rule.per, namespace=namespace
+        concurrency=rule.concurrency,
+        rate=rule.rate,
+        per=rule.per,
+        burst=rule.burst,
+        namespace=namespace,
     )
 
 
@@ -178,7 +183,7 @@ def _decoded(record: Record) -> tuple[str, LimitRule]:
     if not SCOPE_RULE.fullmatch(record.key):
         raise ValueError("not a scope")
     rule = msgspec.json.decode(record.data, type=LimitRule)
-    return record.key, _rule(rule.concurrency, rule.rate, rule.per)
+    return record.key, _rule(rule.concurrency, rule.rate, rule.per, rule.burst)
 
 
 def name_in(scope: str) -> tuple[str, str]:
@@ -207,21 +212,16 @@ def check_scope(store: Store, scope: object) -> None:
         raise ValidationError([Fault("scope", "INVALID", message)])
 
 
-def _rule(concurrency: object, rate: object, per: Span) -> LimitRule:
-    faults = [
-        Fault(name, "OUT_OF_RANGE", f"must be a whole number from 1 to {MOST}, got {shown(value)}")
-        for name, value in (("concurrency", concurrency), ("rate", rate))
-        if value is not None
-        and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST)
-    ]
-    if concurrency is None and rate is None:
-        faults.append(Fault("concurrency", "REQUIRED", "give concurrency, rate, or both"))
+def _rule(concurrency: object, rate: object, per: Span, burst: object) -> LimitRule:
+    faults: list[Fault] = []
+    span = None
     try:
         span = parse_duration(per)
-        if not timedelta(milliseconds=1) <= span <= timedelta(days=31):
-            faults.append(Fault("per", "OUT_OF_RANGE", "must be from 1 ms to 31 days"))
     except ValueError as error:
         faults.append(Fault("per", "INVALID", str(error)))
+    micros = None if span is None else span // timedelta(microseconds=1)
+    faults += limit_faults(concurrency=concurrency, rate=rate, burst=burst, per=micros)
     if faults:
         raise ValidationError(faults)
-    return msgspec.convert({"concurrency": concurrency, "rate": rate, "per": span}, LimitRule)
+    terms = {"concurrency": concurrency, "rate": rate, "per": span, "burst": burst}
+    return msgspec.convert(terms, LimitRule)

@@ -48,8 +48,7 @@ def is_used_up(limit: LimitState, now: datetime) -> bool:
     rule = limit.rule
     if rule.concurrency is not None and limit.running >= rule.concurrency:
         return True
-    is_open = limit.until is not None and limit.until > now
-    return rule.rate is not None and is_open and limit.started >= rule.rate
+    return limit.is_rate_used_up and limit.until is not None and limit.until > now
 
 
 def _activity(

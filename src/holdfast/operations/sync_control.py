@@ -52,11 +52,12 @@ class SyncControl(BackgroundOperations):
         concurrency: int | None = None,
         rate: int | None = None,
         per: Span = timedelta(seconds=1),
+        burst: int | None = None,
     ) -> LimitInfo:
         """Set a limit of ``queue:NAME``, ``task:TYPE`` or ``key:TYPE`` across all workers."""
         return self._run(
             lambda operations: operations.set_limit(
-                scope, concurrency=concurrency, rate=rate, per=per
+                scope, concurrency=concurrency, rate=rate, per=per, burst=burst
             )
         )
 

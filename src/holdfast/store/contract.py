@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, Self
 
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Stats
+from holdfast.model.measures import Stats, StatsWindow
 from holdfast.model.policy import Retention
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import (
@@ -298,12 +298,12 @@ class Store(Protocol):
         ...
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
         """Return the counters, and the measures of the minutes that overlap the window.
 
-        Their sum, or one by one. Only those of queues of a namespace, if given. The cost does
-        not depend on the number of jobs, nor on the queues of other namespaces.
+        It ends now, or as long ago as the pair says. Their sum, or one by one; of a namespace's
+        queues, if given. The cost does not depend on the jobs, nor on other namespaces.
         """
         ...
 
@@ -339,10 +339,11 @@ class Store(Protocol):
 
         ``queue:NAME`` and ``task:TYPE`` limit all jobs of a queue or a type together, ``key:TYPE``
         the jobs of a type for each ``limit_key`` by itself (jobs without one are not limited).
-        ``concurrency``: claim takes a job only while fewer are RUNNING in the scope. ``rate``: at
-        most so many are claimed in a window of length ``per``; a window begins with the first
-        claim after the last one ended, and would it last longer than ``per``, as after the clock
-        was set back, it is over. A claim counts whatever its outcome. Every scope must have room.
+        ``concurrency``: claim takes a job only while fewer are RUNNING in the scope. ``rate`` and
+        ``burst``: at most ``rate + burst - 1`` are claimed in any span of length ``per``, evenly
+        spaced but for ``burst`` at once after a pause; see ``model.pace``. After the clock was set
+        back by more than a period or a minute, the count starts afresh. A claim counts whatever its
+        outcome. Every scope must have room.
         """
         ...
 
@@ -350,7 +351,7 @@ class Store(Protocol):
         """Return every limit by scope, with its present use.
 
         A ``key:TYPE`` rule is followed by one ``key:TYPE:KEY`` entry for each key that has
-        jobs RUNNING or an open rate window.
+        jobs RUNNING or has used some of its burst.
         """
         ...
 

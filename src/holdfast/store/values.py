@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.errors import Fault
 from holdfast.model.job import (
     CancelRequest,
     Encoding,
@@ -19,6 +20,7 @@ from holdfast.model.job import (
     State,
     Transition,
 )
+from holdfast.model.pace import StartPace, default_burst, limit_faults
 from holdfast.model.queues import QueueActivity, QueuePause
 from holdfast.model.status import EventInfo, EventKind, ProgressInfo, StateTransition
 from holdfast.store.findings import Finding, Level, clock_finding
@@ -280,27 +282,53 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs may run at once, and how many may start per span of time.
 
-    ``rate`` counts in windows of length ``per``. A window begins with the first start after the
-    last window ended. Two windows can touch: the last starts of one and the first of the next.
-    So up to ``2 * rate`` jobs start in a span of length ``per``, and up to ``(n + 1) * rate`` in
-    one of ``n * per`` (one fewer by the store's clock; handlers start a moment later). Shorter
-    windows are smoother: of ``rate=5, per=250 ms`` up to 25 start in a second, of ``rate=20,
-    per=1 s`` up to 40.
+    ``rate`` jobs start per span ``per``, evenly spaced. After a pause up to ``burst`` of them start
+    at once, so in any span of length ``per`` at most ``rate + burst - 1`` start, by the clock of
+    the store (handlers start a moment later). ``burst`` is 1 and a tenth of the rate unless it is
+    given: of ``rate=20`` at most 22 start in a second. ``burst=1`` spaces all starts.
+    With ``burst=rate`` the jobs of a whole span may start at once.
     """
 
     concurrency: int | None = None
     rate: int | None = None
     per: timedelta = timedelta(seconds=1)
+    burst: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rate, int) and self.burst is None:
+            msgspec.structs.force_setattr(self, "burst", default_burst(self.rate))
+
+    def faults(self) -> list[Fault]:
+        """Return every rule that the terms break."""
+        per = self.per // timedelta(microseconds=1) if isinstance(self.per, timedelta) else 0
+        return limit_faults(concurrency=self.concurrency, rate=self.rate, burst=self.burst, per=per)
+
+    @property
+    def pace(self) -> StartPace | None:
+        """The rate as the stores count it; None without one."""
+        if self.rate is None:
+            return None
+        per = max(1, self.per // timedelta(microseconds=1))
+        return StartPace(self.rate, per, self.burst or 1)
 
 
 class LimitState(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit and how much of it is used; ``until`` is the end of the current rate window."""
+    """A limit and how much of it is used.
+
+    ``started`` counts the starts of the rule's ``burst`` that are used. ``until`` is when the next
+    job may start; None while one may start now.
+    """
 
     scope: str
     rule: LimitRule
     running: int = 0
     started: int = 0
     until: datetime | None = None
+
+    @property
+    def is_rate_used_up(self) -> bool:
+        """Whether the rate lets no job start now."""
+        return self.rule.rate is not None and self.started >= (self.rule.burst or 1)
 
 
 class NamedLock(msgspec.Struct, frozen=True):

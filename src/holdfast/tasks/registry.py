@@ -305,6 +305,16 @@ def _option_faults(
     if options.backoff is not None:
         yield from options.backoff.faults()
     yield from version_faults(options.version, options.upgrades)
+    yield from _limit_faults(limit=options.limit, key_limit=options.key_limit)
+
+
+def _limit_faults(**rules: object) -> Iterator[Fault]:
+    for name, rule in rules.items():
+        if isinstance(rule, LimitRule):
+            for fault in rule.faults():
+                yield Fault(f"{name}.{fault.field}", fault.code, fault.message)
+        elif rule is not None:
+            yield Fault(name, "INVALID", f"must be a LimitRule, got {rule!r:.60}")
 
 
 def _matches(rule: re.Pattern[str], value: object) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.model.job import State
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import Clock
-from holdfast.store import LimitState, Search, Store
+from holdfast.store import LimitRule, LimitState, Search, Store
 from holdfast.tasks.registry import Reach
 
 POLL = timedelta(seconds=2)
@@ -23,6 +23,12 @@ EASING = 4
 
 SHORTEST = timedelta(milliseconds=1)
 
+GATHERING = timedelta(milliseconds=20)
+"""The longest it waits for more than one start of a rate, so that one claim takes several."""
+FAST = timedelta(milliseconds=10)
+"""Starts that are closer together may become possible while the worker reads the limits."""
+MOST_MISSES = 8
+
 
 class PollDelay:
     """Computes the wait of an idle worker.
@@ -33,11 +39,14 @@ class PollDelay:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._unlimited_until = float("-inf")
+        self._awaited: tuple[float, datetime] | None = None
+        self._misses = 0
+        self._looked_again: float | None = None
         self.last_work = float("-inf")
         """When the worker last had work or a wake-up; the worker sets it."""
 
     async def next(self, store: Store) -> timedelta:
-        """Return how long to wait for a wake-up, at most until the next closed limit opens."""
+        """Return how long to wait for a wake-up, at most until the next used up rate has room."""
         now = self._clock.monotonic()
         if now < self._unlimited_until:
             return self._eased(now)
@@ -45,16 +54,51 @@ class PollDelay:
         if not limits:
             self._unlimited_until = now + POLL.total_seconds()
             return self._eased(now)
-        opens = [limit.until - store.now() for limit in limits if limit.until and _is_closed(limit)]
-        return max(SHORTEST, min([self._eased(now), *opens]))
+        used_up = {limit.until: limit for limit in limits if limit.until}
+        if not used_up:
+            again = max(SHORTEST, *map(_gathering, limits))
+            return again if self._looks_again(limits) else self._eased(now)
+        until = min(used_up)
+        wait = until - store.now() + self._spacing(used_up[until].rule, until)
+        return max(SHORTEST, min(self._eased(now), wait))
+
+    def _looks_again(self, limits: Sequence[LimitState]) -> bool:
+        """Whether a rate may have had no room for the claim before, and has some now; once."""
+        if self._looked_again == self.last_work:
+            return False
+        waited = self._awaited is not None and self._awaited[0] == self.last_work
+        self._looked_again = self.last_work
+        return waited or any(limit.started or _turn(limit.rule) < FAST for limit in limits)
+
+    def _spacing(self, rule: LimitRule, until: datetime) -> timedelta:
+        """Return how long to wait after a start is possible.
+
+        A worker waits for half a burst: the other half makes up for coming late. Each time that
+        another worker took the start it waited for, it leaves out more turns: of many idle
+        workers only a few come for each start.
+        """
+        turn = _turn(rule)
+        half = max(0, (rule.burst or 1) // 2 - 1)
+        if self._awaited is not None and self._awaited[0] == self.last_work:
+            self._misses = min(MOST_MISSES, self._misses + (until > self._awaited[1]))
+        else:
+            self._misses = 0
+        self._awaited, self._looked_again = (self.last_work, until), None
+        return min(GATHERING, half * turn) + min(POLL, ((1 << self._misses) - 1) * turn)
 
     def _eased(self, now: float) -> timedelta:
         idle = min(now - self.last_work, EASING * POLL.total_seconds())
         return max(FIRST_POLL, timedelta(seconds=idle / EASING))
 
 
-def _is_closed(limit: LimitState) -> bool:
-    return limit.rule.rate is not None and limit.started >= limit.rule.rate
+def _gathering(limit: LimitState) -> timedelta:
+    """Return how long until half of a burst is free, as far as it is worth to wait for that."""
+    missing = limit.started - (limit.rule.burst or 1) // 2 - 1
+    return min(GATHERING, max(0, missing) * _turn(limit.rule))
+
+
+def _turn(rule: LimitRule) -> timedelta:
+    return rule.per / max(1, rule.rate or 1)
 
 
 SOON = timedelta(milliseconds=10)

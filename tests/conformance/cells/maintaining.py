@@ -97,7 +97,7 @@ async def _(world: World) -> object:
     store = world.store
     await store.limit("queue:main", LimitRule(concurrency=2))
     await store.limit("task:ready.side", LimitRule(rate=0, per=SECOND))
-    await store.limit("queue:rated", LimitRule(rate=3, per=SECOND))
+    await store.limit("queue:rated", LimitRule(rate=3, per=SECOND, burst=3))
     await store.limit("queue:narrow", None)
     await store.limit("key:keyed.work", LimitRule(concurrency=2))
     return [await store.claim(want()), await store.limits()]
@@ -107,5 +107,5 @@ async def _(world: World) -> object:
 async def _(world: World) -> object:
     for scope in ("queue:rated", "key:keyed.work"):
         await world.store.limit(scope, None)
-        await world.store.limit(scope, LimitRule(rate=2, per=SECOND))
+        await world.store.limit(scope, LimitRule(rate=7, per=SECOND, burst=2))
     return [await world.store.limits(), await world.store.claim(want())]

@@ -43,10 +43,12 @@ class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def words(rule: LimitRule) -> str:
-    """Return a rule in words: ``10 at once, 100 per 1 min``."""
+    """Return a rule in words: ``10 jobs at once, 100 starts per 1 min, bursts of 10``."""
     parts = [f"{plural(rule.concurrency, 'job')} at once"] if rule.concurrency else []
     if rule.rate:
         parts.append(f"{plural(rule.rate, 'start')} per {duration(rule.per)}")
+        if rule.burst and rule.burst > 1:
+            parts.append(f"bursts of {rule.burst}")
     return ", ".join(parts)
 
 
@@ -80,7 +82,7 @@ def _row(limit: LimitInfo, held: tuple[tuple[str, int], ...]) -> LimitRow:
         name=name,
         words=words(rule),
         declared=words(limit.declared) if limit.declared and limit.overridden else "",
-        is_full=full or (rule.rate or limit.started + 1) <= limit.started,
+        is_full=full or (bool(rule.rate) and limit.started >= (rule.burst or 1)),
         held=held,
     )
 
@@ -97,7 +99,11 @@ async def set_limit(visit: Visit) -> ActionDone:
         raise ValidationError([Fault("per", "INVALID", message)])
     try:
         made = await visit.operations.set_limit(
-            scope, concurrency=_whole(visit, "concurrency"), rate=_whole(visit, "rate"), per=span
+            scope,
+            concurrency=_whole(visit, "concurrency"),
+            rate=_whole(visit, "rate"),
+            per=span,
+            burst=_whole(visit, "burst"),
         )
     except ForbiddenError as error:
         return ActionDone(message=f"Nothing was changed: {error}.", failed=True)

@@ -10,6 +10,7 @@ from holdfast.http.fields import duration, flag, integer
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.http.routes.system import queue_of
+from holdfast.model.pace import MOST
 from holdfast.model.queues import QueueScale
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.control_on_store import MOST_SLOTS
@@ -91,8 +92,15 @@ ENDPOINTS = (
         permission=Permission.OPERATE,
         body_fields=(
             integer("concurrency", 1, MOST, description="Jobs that may run at once."),
-            integer("rate", 1, MOST, description="Jobs that may start in a window."),
-            duration("per", description="The length of a window; a second by default."),
+            integer("rate", 1, MOST, description="Jobs that may start per period, evenly spaced."),
+            duration("per", description="The length of the period; a second by default."),
+            integer(
+                "burst",
+                1,
+                MOST,
+                description="Jobs of the rate that may start at once after a pause;"
+                " by default 1 and a tenth of the rate.",
+            ),
         ),
         example={"rate": 100, "per": "PT1M"},
         response=LimitInfo,

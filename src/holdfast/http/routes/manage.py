@@ -139,8 +139,9 @@ ENDPOINTS = (
         name="updateJob",
         summary="Change a job's metadata",
         description="Tags and correlation id change at any time, callback_url until the job has"
-        " ended (else ENDED), priority while it waits (else NOT_WAITING). Whatever is absent or"
-        " null stays; an empty text removes. Everything given changes, or nothing.",
+        " ended (else ENDED), priority while it waits, delay or scheduled_at until it is ready"
+        " (else NOT_WAITING). Whatever is absent or null stays; an empty text removes. Everything"
+        " given changes, or nothing.",
         handler=update,
         permission=Permission.OPERATE,
         body_fields=UPDATE_FIELDS,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model.job import Job, State
+from holdfast.model.pace import StartPace
 from holdfast.store.memory.tables import Tables
 from holdfast.store.values import LimitRule, LimitState
+
+MICROSECOND = timedelta(microseconds=1)
 
 
 class MemoryLimits:
@@ -22,9 +25,9 @@ class MemoryLimits:
         if not all(self._has_room(scope, rule) for scope, rule in scopes):
             return False
         for scope, rule in scopes:
-            if rule.rate is not None:
-                started, until = self._window(scope, rule)
-                self._tables.windows[scope] = (started + 1, until or self._now + rule.per)
+            if pace := rule.pace:
+                started, ahead = pace.recorded(self._debt(scope, pace) + pace.per)
+                self._tables.windows[scope] = (started, self._now + ahead * MICROSECOND)
         return True
 
     def states(self) -> list[LimitState]:
@@ -46,13 +49,12 @@ class MemoryLimits:
     def _has_room(self, scope: str, rule: LimitRule) -> bool:
         if rule.concurrency is not None and self._running(scope) >= rule.concurrency:
             return False
-        return rule.rate is None or self._window(scope, rule)[0] < rule.rate
+        pace = rule.pace
+        return pace is None or pace.room(self._debt(scope, pace)) > 0
 
-    def _window(self, scope: str, rule: LimitRule) -> tuple[int, datetime | None]:
-        """Return the open window; one that ends later than a period was before a clock change."""
+    def _debt(self, scope: str, pace: StartPace) -> int:
         started, until = self._tables.windows.get(scope, (0, self._now))
-        is_open = self._now < until <= self._now + rule.per
-        return (started, until) if is_open else (0, None)
+        return pace.debt(started, (until - self._now) // MICROSECOND)
 
     def _running(self, scope: str) -> int:
         kind, _, rest = scope.partition(":")
@@ -72,15 +74,20 @@ class MemoryLimits:
             for job in self._tables.jobs.values()
             if job.type == type_ and job.limit_key and job.state is State.RUNNING
         }
-        open_windows = {
+        pace = rule.pace
+        in_debt = {
             scope
             for scope in self._tables.windows
-            if scope.startswith(f"{rule_scope}:") and self._window(scope, rule)[1]
+            if scope.startswith(f"{rule_scope}:") and pace and self._debt(scope, pace)
         }
-        return sorted(busy | open_windows)
+        return sorted(busy | in_debt)
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
-        started, until = self._window(scope, rule)
+        started, until = 0, None
+        if pace := rule.pace:
+            debt = self._debt(scope, pace)
+            started, wait = pace.used(debt), pace.wait(debt)
+            until = self._now + wait * MICROSECOND if wait else None
         return LimitState(
             scope=scope, rule=rule, running=self._running(scope), started=started, until=until
         )

@@ -62,7 +62,7 @@ class Tables:
         self.locks: dict[str, NamedLock] = {}
         self.rules: dict[str, LimitRule] = {}
         self.windows: dict[str, tuple[int, datetime]] = {}
-        """Scope -> (claims in the newest rate window, its end)."""
+        """Scope -> what is recorded of its rate; see ``StartPace.recorded``."""
         self.sequence = 0
         self.places = 0
         self.newest_event = 0
@@ -241,7 +241,7 @@ class Tables:
             self.keys.setdefault((held.scope, held.key), (dedupe, held.job_id))
 
     def expire(self, now: datetime) -> None:
-        """Delete deduplication keys and rate windows that have ended."""
+        """Delete deduplication keys that have expired, and rates without a debt."""
         over = [
             place
             for place, (key, _) in self.keys.items()

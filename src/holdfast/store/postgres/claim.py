@@ -7,7 +7,7 @@ wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
@@ -47,7 +47,7 @@ async def claim(state: StoreState, want: Claim) -> list[Job]:
         state.wake.claim_ended(want, len(claiming.rows))
     rows = claiming.rows
     if not rows and state.rule_reading.is_due:
-        state.limits.rules = set(await state.rule_reading.run(read_rules(state.pool)))
+        state.limits.rules = await state.rule_reading.run(read_rules(state.pool))
     _remember(state.numbers, rows)
     return state.seen(claimed_of(rows, want))
 
@@ -158,10 +158,10 @@ async def _claim_limited(state: StoreState, want: Claim, session: StatementRunne
         for number, queue, type_, _, limit_key in found
         if usage.admits(JobKind(queue, type_, limit_key or ""))
     ]
-    if usage.opened:
-        await session.run("rate_windows_set", _windows(usage))
+    if raised := usage.raised():
+        await session.run("rate_windows_set", _windows(raised))
     rows = []
-    if chosen:  # at one instant, or windows overlap a little
+    if chosen:  # at the instant of the rates
         rows = await session.run("claim", claim_params(want, usage.now, chosen=chosen))
     return LimitedPage(
         sorted(rows, key=itemgetter(TURN)),
@@ -171,11 +171,11 @@ async def _claim_limited(state: StoreState, want: Claim, session: StatementRunne
     )
 
 
-def _windows(usage: LimitUsage) -> dict[str, object]:
+def _windows(raised: Mapping[str, tuple[int, datetime]]) -> dict[str, object]:
     return {
-        "scope": Texts(list(usage.opened)),
-        "started": Ints([started for started, _ in usage.opened.values()]),
-        "until": Moments([until for _, until in usage.opened.values()]),
+        "scope": Texts(list(raised)),
+        "started": Ints([started for started, _ in raised.values()]),
+        "until": Moments([until for _, until in raised.values()]),
     }
 
 

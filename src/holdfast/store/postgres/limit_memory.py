@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.job import Job
 from holdfast.store.postgres.claim_position import MAX_CLAIM_KINDS, Scopes, Types
-from holdfast.store.values import Claim
+from holdfast.store.values import Claim, LimitRule
 
 
 class JobKind(msgspec.Struct, frozen=True):
@@ -31,8 +31,8 @@ class LimitMemory:
     """The limits of a store as its last calls found them."""
 
     def __init__(self) -> None:
-        self.rules: set[str] = set()
-        """The names of the limits."""
+        self.rules: dict[str, LimitRule] = {}
+        """The limits by their names."""
         self.full: set[str] = set()
         """The scopes that had no room."""
         self._freed: set[str] = set()
@@ -46,10 +46,10 @@ class LimitMemory:
         self._freed -= freed
         return bool(freed) or (want.queues, want.types) in self._limited
 
-    def update(self, rules: Iterable[str], full: set[str], want: Claim) -> bool:
+    def update(self, rules: dict[str, LimitRule], full: set[str], want: Claim) -> bool:
         """Record the limits; return whether one that was full has room again."""
         freed = applicable(self.full - full, want)
-        self.rules, self.full = set(rules), full
+        self.rules, self.full = rules, full
         return bool(freed)
 
     def claimed(self, want: Claim, *, left: bool) -> None:
@@ -62,11 +62,11 @@ class LimitMemory:
             self._limited.discard((want.queues, want.types))
 
     def ended(self, job: Job) -> bool:
-        """Record that a job no longer runs; return whether a limit applies to it."""
+        """Record that a job no longer runs; return whether it made room: in a rate it does not."""
         scopes = [
             scope
             for scope, rule in JobKind(job.queue, job.type, job.limit_key or "").scopes()
-            if rule in self.rules
+            if (limit := self.rules.get(rule)) and limit.concurrency is not None
         ]
         self._freed.update(self.full.intersection(scopes))
         return bool(scopes)

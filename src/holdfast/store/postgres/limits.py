@@ -13,6 +13,8 @@ from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.wake import EVERY_QUEUE
 from holdfast.store.values import LimitRule, LimitState
 
+MICROSECOND = timedelta(microseconds=1)
+
 
 async def configure(state: StoreState, queue: str, settings: Mapping[str, object]) -> None:
     """Change settings of a queue; see ``Store.configure``."""
@@ -39,9 +41,10 @@ async def limit(state: StoreState, scope: str, rule: LimitRule | None) -> None:
             "concurrency": rule.concurrency,
             "rate": rule.rate,
             "per": rule.per.total_seconds(),
+            "burst": rule.burst,
         }
         await state.run("rule_set", params)
-        state.limits.rules |= {scope}
+        state.limits.rules |= {scope: rule}
     state.wake.notify_all(EVERY_QUEUE)
 
 
@@ -58,7 +61,7 @@ class LimitUsage:
         self,
         rules: dict[str, LimitRule],
         running: Counter[str],
-        windows: dict[str, tuple[int, datetime]],
+        debts: dict[str, int],
         now: datetime,
         last_place: int,
     ) -> None:
@@ -67,11 +70,11 @@ class LimitUsage:
         self.last_place = last_place
         """The newest place that was given, in any queue."""
         self._running = running
-        self._windows = windows
-        self.opened: dict[str, tuple[int, datetime]] = {}
+        self._debts = debts
+        self._raised: set[str] = set()
         self.full = {
             scope
-            for scope in (*rules, *running, *windows)
+            for scope in (*rules, *running, *debts)
             if (rule := rules.get(rule_of(scope))) and self._is_full(scope, rule)
         }
 
@@ -84,10 +87,19 @@ class LimitUsage:
             return False
         for scope, rule in scopes:
             self._running[scope] += 1
-            if rule.rate is not None:
-                started, until = self._windows.get(scope, (0, self.now + rule.per))
-                self._windows[scope] = self.opened[scope] = (started + 1, until)
+            if pace := rule.pace:
+                self._debts[scope] = self._debts.get(scope, 0) + pace.per
+                self._raised.add(scope)
         return True
+
+    def raised(self) -> dict[str, tuple[int, datetime]]:
+        """Return what to record of the rates against which a job counts."""
+        found = {}
+        for scope in self._raised:
+            if pace := self.rules[rule_of(scope)].pace:
+                started, ahead = pace.recorded(self._debts[scope])
+                found[scope] = (started, self.now + ahead * MICROSECOND)
+        return found
 
     def states(self) -> list[LimitState]:
         """Return every limit with what is used of it."""
@@ -95,17 +107,22 @@ class LimitUsage:
         for name, rule in sorted(self.rules.items()):
             found.append(self._state(name, rule))
             if name.startswith("key:"):
-                keys = {s for s in (*self._running, *self._windows) if s.startswith(f"{name}:")}
+                keys = {s for s in (*self._running, *self._debts) if s.startswith(f"{name}:")}
                 found.extend(self._state(scope, rule) for scope in sorted(keys))
         return found
 
     def _is_full(self, scope: str, rule: LimitRule) -> bool:
         if rule.concurrency is not None and self._running[scope] >= rule.concurrency:
             return True
-        return rule.rate is not None and self._windows.get(scope, (0, None))[0] >= rule.rate
+        pace = rule.pace
+        return pace is not None and not pace.room(self._debts.get(scope, 0))
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
-        started, until = self._windows.get(scope, (0, None))
+        started, until = 0, None
+        if pace := rule.pace:
+            debt = self._debts.get(scope, 0)
+            started, wait = pace.used(debt), pace.wait(debt)
+            until = self.now + wait * MICROSECOND if wait else None
         return LimitState(
             scope=scope, rule=rule, running=self._running[scope], started=started, until=until
         )
@@ -121,22 +138,20 @@ async def read_usage(runner: StatementRunner, override: datetime | None) -> Limi
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for kind, *row in await runner.run("usage", {"now": override}):
         found[kind].append(tuple(row))
-    ((*_, last_place, _, _, now),) = found["clock"]
-    rules = {
-        scope: _rule(concurrency, rate, per)
-        for scope, _, _, concurrency, rate, per, _ in found["rule"]
-    }
+    ((*_, last_place, _, _, _, now),) = found["clock"]
+    rules = {scope: _rule(*terms) for scope, _, _, *terms, _ in found["rule"]}
     running: Counter[str] = Counter()
     for queue, type_, limit_key, count, *_ in found["running"]:
         for scope, _ in JobKind(queue, type_, limit_key or "").scopes():
             running[scope] += count
-    windows = {}
-    for scope, _, _, started, _, _, until in found["window"]:
+    debts = {}
+    for scope, _, _, started, *_, until in found["window"]:
         rule = rules.get(rule_of(scope))
-        if rule is not None and until - now <= rule.per:  # else the clock was set back since
-            windows[scope] = (started, until)
-    return LimitUsage(rules, running, windows, now, last_place)
+        pace = rule.pace if rule else None
+        if pace and (debt := pace.debt(started, (until - now) // MICROSECOND)):
+            debts[scope] = debt
+    return LimitUsage(rules, running, debts, now, last_place)
 
 
-def _rule(concurrency: int | None, rate: int | None, per: float) -> LimitRule:
-    return LimitRule(concurrency=concurrency, rate=rate, per=timedelta(seconds=per))
+def _rule(concurrency: int | None, rate: int | None, per: float, burst: int | None) -> LimitRule:
+    return LimitRule(concurrency=concurrency, rate=rate, per=timedelta(seconds=per), burst=burst)

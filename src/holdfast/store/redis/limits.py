@@ -39,6 +39,8 @@ async def limit(session: RedisSession, scope: str, rule: LimitRule | None) -> No
         terms["concurrency"] = rule.concurrency
     if rule.rate is not None:
         terms["rate"] = rule.rate
+    if rule.burst is not None:
+        terms["burst"] = rule.burst
     await session.call("limit", scope, msgspec.msgpack.encode(terms))
 
 
@@ -47,8 +49,8 @@ async def limits(session: RedisSession) -> list[LimitState]:
     tally, (rules, windows, running, queues, now) = await session.call(
         "counts", "limits", fields.scope(None), ""
     )
-    usage = Usage(dict(readable(fields.pairs(rules).items(), _rule)))
-    usage.add_windows(int(now), fields.pairs(windows))
+    usage = Usage(dict(readable(fields.pairs(rules).items(), _rule)), int(now))
+    usage.add_windows(fields.pairs(windows))
     usage.add_keys(fields.pairs(running))
     usage.add_queues(queues)
     usage.add_tallies(read_tallies(tally))
@@ -61,24 +63,28 @@ def _rule(item: tuple[bytes, bytes]) -> tuple[str, LimitRule]:
         concurrency=terms.get("concurrency"),
         rate=terms.get("rate"),
         per=timedelta(microseconds=terms["per"]),
+        burst=terms.get("burst"),
     )
 
 
 class Usage:
     """How much of each limit is used now."""
 
-    def __init__(self, rules: dict[str, LimitRule]) -> None:
+    def __init__(self, rules: dict[str, LimitRule], now: int) -> None:
         self._rules = rules
-        self._windows: dict[str, tuple[int, int]] = {}
+        self._now = now
+        self._starts: dict[str, tuple[int, int]] = {}
+        """How many of a burst are used, and the microseconds until the next start."""
         self._running_by_key: dict[str, int] = {}
         self._running: dict[str, int] = {}
 
-    def add_windows(self, now: int, windows: dict[bytes, bytes]) -> None:
-        """Add the open rate windows."""
-        for name, started, ends in readable(windows.items(), _window):
+    def add_windows(self, windows: dict[bytes, bytes]) -> None:
+        """Add what is used of the rates."""
+        for name, started, at in readable(windows.items(), _window):
             rule = self._rule_of(name)
-            if rule is not None and 0 < ends - now <= rule.per // fields.MICROSECOND:
-                self._windows[name] = (started, ends)
+            pace = rule.pace if rule else None
+            if pace and (debt := pace.debt(started, at - self._now)):
+                self._starts[name] = (pace.used(debt), pace.wait(debt) or 0)
 
     def add_keys(self, running: dict[bytes, bytes]) -> None:
         """Add the running jobs by limit key."""
@@ -93,10 +99,15 @@ class Usage:
                 concurrency=concurrency or None,
                 rate=rate or None,
                 per=timedelta(milliseconds=duration or 1000),
+                burst=rate or None,
             )
-            self._rules.setdefault(scope, rule)
-            if rate and int(started):
-                self._windows[scope] = (min(int(started), rate), int(ends))
+            is_ours = self._rules.setdefault(scope, rule) is not rule
+            is_full = rate and int(started) >= rate
+            if is_full:
+                burst = self._rules[scope].burst or rate
+                self._starts[scope] = (burst, max(1, int(ends) - self._now))
+            elif rate and int(started) and not is_ours:
+                self._starts[scope] = (int(started), 0)
 
     def add_tallies(self, tallies: Sequence[Tally]) -> None:
         """Add the running jobs by queue and type."""
@@ -111,7 +122,7 @@ class Usage:
         for scope, rule in sorted(self._rules.items()):
             found.append(self._state(scope, rule))
             if scope.startswith("key:"):
-                used = {s for s, n in self._running_by_key.items() if n > 0} | set(self._windows)
+                used = {s for s, n in self._running_by_key.items() if n > 0} | set(self._starts)
                 keys = sorted(each for each in used if each.startswith(f"{scope}:"))
                 found.extend(self._state(each, rule) for each in keys)
         return found
@@ -121,13 +132,14 @@ class Usage:
         return self._rules.get(f"key:{rest.partition(':')[0]}" if kind == "key" else scope)
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
-        started, ends = self._windows.get(scope, (0, 0))
+        nothing = (rule.burst or 1, 0) if rule.rate == 0 else (0, 0)
+        started, wait = self._starts.get(scope, nothing)
         return LimitState(
             scope=scope,
             rule=rule,
             running=self._running_by_key.get(scope, 0) + self._running.get(scope, 0),
             started=started,
-            until=fields.instant(ends) if ends else None,
+            until=fields.instant(self._now + wait) if wait else None,
         )
 
 

@@ -15,7 +15,7 @@ from holdfast.store.values import Dependent, Promoted
 
 MEASURES_KEPT = timedelta(days=7)
 KEYS_AT_ONCE = 1000
-"""How many expired keys or rate windows one call of the server deletes, or looks at."""
+"""How many expired keys or records of rates one call of the server deletes, or looks at."""
 
 
 async def promote(session: RedisSession, limit: int) -> Promoted:

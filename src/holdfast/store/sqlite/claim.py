@@ -46,3 +46,5 @@ def _chosen(tx: Transaction, want: Claim) -> Iterator[int]:
             ready = list(limits.admitted(queue, types, room))
         room -= len(ready)
         yield from ready
+    if limits is not None:
+        limits.write()

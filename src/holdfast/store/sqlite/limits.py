@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
+from holdfast.model.pace import StartPace
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import micros_of_span, moment
 from holdfast.store.sqlite.swap import AT_ONCE
@@ -27,7 +28,9 @@ class SQLiteLimits:
         self._rules = rules
         self._now = instant
         self._running: dict[str, int] = {}
-        self._windows: dict[str, tuple[int, int | None]] = {}
+        self._paces: dict[str, StartPace | None] = {}
+        self._debts: dict[str, int] = {}
+        self._raised: set[str] = set()
 
     @classmethod
     def of(cls, tx: Transaction) -> SQLiteLimits | None:
@@ -43,8 +46,10 @@ class SQLiteLimits:
         full: set[str] = set()
         place = FIRST
         while room > 0:
-            full_types = msgspec.json.encode(sorted(full)).decode()
-            rows = self._execute(statement("ready_limited"), (queue, types, full_types, *place))
+            kinds = (queue, types, msgspec.json.encode(sorted(full)).decode())
+            if full and not self._execute(statement("others_ready"), kinds).fetchone()[0]:
+                return  # else this would read all jobs that wait behind their limit
+            rows = self._execute(statement("ready_limited"), (*kinds, *place))
             for seq, type_, key, rank, moved in rows:
                 place = (rank, moved)
                 if not self._has_room(f"queue:{queue}"):
@@ -60,13 +65,20 @@ class SQLiteLimits:
             else:
                 return
 
+    def write(self) -> None:
+        """Write what the jobs that were admitted count against rates."""
+        for scope in self._raised:
+            if pace := self._pace(scope):
+                started, ahead = pace.recorded(self._debts[scope])
+                self._execute(statement("rate_window"), (scope, started, self._now + ahead))
+
     def states(self) -> list[LimitState]:
         """Return every limit with its use."""
         found: list[LimitState] = []
         for scope, rule in sorted(self._rules.items()):
             found.append(self._state(scope, rule))
             if scope.startswith("key:"):
-                found.extend(self._state(each, rule) for each in self._keys(scope, rule))
+                found.extend(self._state(each, rule) for each in self._keys(scope))
         return found
 
     def _admits(self, queue: str, type_: str, key: str) -> bool:
@@ -78,7 +90,7 @@ class SQLiteLimits:
         for scope in scopes:
             rule = self._rule(scope)
             if rule is not None:
-                self._take(scope, rule)
+                self._take(scope)
         return True
 
     def _rule(self, scope: str) -> LimitRule | None:
@@ -91,15 +103,14 @@ class SQLiteLimits:
             return True
         if rule.concurrency is not None and self._count(scope) >= rule.concurrency:
             return False
-        return rule.rate is None or self._window(scope)[0] < rule.rate
+        pace = self._pace(scope)
+        return pace is None or pace.room(self._debt(scope, pace)) > 0
 
-    def _take(self, scope: str, rule: LimitRule) -> None:
+    def _take(self, scope: str) -> None:
         self._running[scope] = self._count(scope) + 1
-        if rule.rate is not None:
-            started, until = self._window(scope)
-            window = (started + 1, until or self._now + micros_of_span(rule.per))
-            self._windows[scope] = window
-            self._execute(statement("rate_window"), (scope, *window))
+        if pace := self._pace(scope):
+            self._debts[scope] = self._debt(scope, pace) + pace.per
+            self._raised.add(scope)
 
     def _count(self, scope: str) -> int:
         if scope not in self._running:
@@ -110,36 +121,44 @@ class SQLiteLimits:
             self._running[scope] = count
         return self._running[scope]
 
-    def _window(self, scope: str) -> tuple[int, int | None]:
-        if scope not in self._windows:
+    def _pace(self, scope: str) -> StartPace | None:
+        if scope not in self._paces:
             rule = self._rule(scope)
-            per = 0 if rule is None else micros_of_span(rule.per)
-            row = self._execute(statement("open_window"), (scope, self._now, per)).fetchone()
-            self._windows[scope] = row or (0, None)
-        return self._windows[scope]
+            self._paces[scope] = None if rule is None else rule.pace
+        return self._paces[scope]
 
-    def _keys(self, rule_scope: str, rule: LimitRule) -> list[str]:
-        type_, per = rule_scope.partition(":")[2], micros_of_span(rule.per)
-        busy = self._execute(statement("running_keys"), (type_,)).fetchall()
-        windows = self._execute(statement("open_windows"), (f"{rule_scope}:", self._now, per))
-        return sorted({f"{rule_scope}:{key}" for (key,) in busy} | {s for (s,) in windows})
+    def _debt(self, scope: str, pace: StartPace) -> int:
+        if scope not in self._debts:
+            row = self._execute(statement("open_window"), (scope, self._now)).fetchone()
+            self._debts[scope] = 0 if row is None else pace.debt(row[0], row[1] - self._now)
+        return self._debts[scope]
+
+    def _keys(self, rule_scope: str) -> list[str]:
+        busy = self._execute(statement("running_keys"), (rule_scope.partition(":")[2],)).fetchall()
+        windows = self._execute(statement("open_windows"), (f"{rule_scope}:", self._now)).fetchall()
+        in_debt = {
+            scope for (scope,) in windows if (pace := self._pace(scope)) and self._debt(scope, pace)
+        }
+        return sorted({f"{rule_scope}:{key}" for (key,) in busy} | in_debt)
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
-        started, until = self._window(scope)
+        started, until = 0, None
+        if pace := self._pace(scope):
+            debt = self._debt(scope, pace)
+            started, wait = pace.used(debt), pace.wait(debt)
+            until = moment(self._now + wait) if wait else None
         return LimitState(
-            scope=scope,
-            rule=rule,
-            running=self._count(scope),
-            started=started,
-            until=None if until is None else moment(until),
+            scope=scope, rule=rule, running=self._count(scope), started=started, until=until
         )
 
 
 def read_rules(connection: sqlite3.Connection) -> dict[str, LimitRule]:
     """Return every limit by its scope."""
     return {
-        scope: LimitRule(concurrency=concurrency, rate=rate, per=timedelta(microseconds=per))
-        for scope, concurrency, rate, per in connection.execute(statement("rules"))
+        scope: LimitRule(
+            concurrency=concurrency, rate=rate, per=timedelta(microseconds=per), burst=burst
+        )
+        for scope, concurrency, rate, per, burst in connection.execute(statement("rules"))
     }
 
 
@@ -163,6 +182,6 @@ def limit(tx: Transaction, scope: str, rule: LimitRule | None) -> None:
     if rule is None:
         tx.execute(statement("lift_rule"), (scope,))
     else:
-        per = micros_of_span(rule.per)
-        tx.execute(statement("set_rule"), (scope, rule.concurrency, rule.rate, per))
+        terms = (rule.concurrency, rule.rate, micros_of_span(rule.per), rule.burst)
+        tx.execute(statement("set_rule"), (scope, *terms))
     tx.settings_changed()

@@ -116,7 +116,7 @@ class Transaction:
 
     @property
     def limited(self) -> bool:
-        """Whether any limit is set."""
+        """Whether a job that stops running may make room for others; no rate has room for it."""
         if self._limited is None:
             self._limited = bool(self.execute(statement("limited")).fetchone()[0])
         return self._limited

@@ -1,4 +1,4 @@
--- rate_windows_set: count claims in their rate windows
+-- rate_windows_set: record what claims use of their rates; see StartPace.recorded
 -- scope text[]  started integer[]  until timestamptz[]
 INSERT INTO {schema}.rate_window (scope, started, until)
 SELECT scope, started, until

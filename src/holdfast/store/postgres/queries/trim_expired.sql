@@ -1,5 +1,5 @@
 -- trim_expired: delete keys whose window is over, named locks that have expired (such as those of
--- workers that stopped), and rate windows that have closed
+-- workers that stopped), and the records of rates of which nothing is used any more
 -- limit integer: of each  now timestamptz, null for the server's own
 -- returns the largest of the three counts
 WITH clock AS MATERIALIZED (

@@ -14,16 +14,17 @@ WITH clock AS MATERIALIZED (
 )
 SELECT 'clock' AS kind, NULL AS name, NULL AS type, NULL AS limit_key,
     coalesce(pg_sequence_last_value('{schema}.place'), 0) AS count, NULL::integer AS rate,
-    NULL::float8 AS per, now AS until
+    NULL::float8 AS per, NULL::integer AS burst, now AS until
 FROM clock
 UNION ALL
-SELECT 'rule', scope, NULL, NULL, concurrency, rate, extract(epoch FROM per)::float8, NULL
+SELECT 'rule', scope, NULL, NULL, concurrency, rate, extract(epoch FROM per)::float8,
+    burst, NULL
 FROM {schema}.rule
 UNION ALL
-SELECT 'window', scope, NULL, NULL, started, NULL, NULL, until
-FROM {schema}.rate_window, clock WHERE until > clock.now
+SELECT 'window', scope, NULL, NULL, started, NULL, NULL, NULL, until
+FROM {schema}.rate_window, clock WHERE until >= clock.now
 UNION ALL
-SELECT 'running', queue, type, limit_key, count(*), NULL, NULL, NULL
+SELECT 'running', queue, type, limit_key, count(*), NULL, NULL, NULL, NULL
 FROM (
     SELECT j.queue, j.type, CASE WHEN j.type = ANY ((SELECT keyed FROM limited)::text[])
         THEN (SELECT b.limit_key FROM {schema}.body b WHERE b.number = j.number) END AS limit_key

@@ -1,4 +1,4 @@
--- expire_windows: deletes rate windows that have ended, some of them per call.
+-- expire_windows: deletes records of rates of which nothing is used any more, some per call.
 -- edges: none
 -- ARGV[7] where to go on, '0' at first; ARGV[8] about how many to look at
 -- returns: where to go on; '0' at the end

@@ -1,7 +1,7 @@
 -- limit: sets or removes a limit, and wakes workers for jobs that wait for one. The limit of a whole queue is also stored as BullMQ's global
 -- limit, so that it applies to Node's workers too.
 -- edges: none
--- ARGV[7] scope; ARGV[8] msgpack {concurrency, rate, per in microseconds}, or '' to remove it
+-- ARGV[7] scope; ARGV[8] msgpack {concurrency, rate, per in microseconds, burst}, or '' to remove it
 -- returns: nothing
 -- needs: base
 local scope, given = ARGV[7], ARGV[8]

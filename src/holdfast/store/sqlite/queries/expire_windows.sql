@@ -1,2 +1,2 @@
--- expire_windows: delete rate windows that have ended. ?1 now
+-- expire_windows: delete the records of rates of which nothing is used any more. ?1 now
 DELETE FROM rate_window WHERE until <= ?1

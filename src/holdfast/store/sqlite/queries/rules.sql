@@ -1,2 +1,2 @@
 -- rules: every limit.
-SELECT scope, concurrency, rate, per FROM rule
+SELECT scope, concurrency, rate, per, burst FROM rule

@@ -2,13 +2,17 @@
 -- A function may have 200 local variables, so those that only this part needs are in a block.
 local rule_of, is_limited, used_up, refusal_of
 do
-local rules, running
-resets[#resets + 1] = function() rules, running = nil, {} end
+local rules, running, debts
+resets[#resets + 1] = function() rules, running, debts = nil, {}, {} end
 rule_of = function(scope)
   if not rules then
     rules = {}
     local found = call('HGETALL', shared .. 'limits')
-    for i = 1, #found, 2 do rules[found[i]] = cmsgpack.unpack(found[i + 1]) end
+    for i = 1, #found, 2 do
+      local rule = cmsgpack.unpack(found[i + 1])
+      if rule.rate and not rule.burst then rule.burst = 1 + math.floor(rule.rate / 10) end
+      rules[found[i]] = rule
+    end
   end
   return rules[scope]
 end
@@ -36,14 +40,33 @@ local function running_in(kind, scope, q, type, limit_key)
   return running[scope]
 end
 
--- A window that ends later than one period from now was opened before the clock was set back.
-local function open_window(scope, rule)
-  local packed = call('HGET', shared .. 'windows', scope)
-  if not packed then return 0, nil end
-  local started, ends = string.match(packed, '^(%d+):(%d+)$')
-  local left = tonumber(ends) - now
-  if left <= 0 or left > rule.per then return 0, nil end
-  return tonumber(started), tonumber(ends)
+-- What is used of a rate, as in model/pace.py: how far the arrival is ahead of the clock, in parts of a
+-- microsecond, of which there are as many as the rate. A start costs a period of them. An arrival far
+-- ahead was recorded before the clock was set back; fewer starts than the rate are a window of an
+-- earlier version, which ends at the instant.
+local function read_debt(scope, rule)
+  local started, at = string.match(call('HGET', shared .. 'windows', scope) or '', '^(%d+):(%d+)$')
+  if not started then return 0 end
+  local rest, rate, per = started - rule.rate, rule.rate, rule.per
+  local debt = (at - now) * rate
+  if rest < 0 then debt = debt + rest * per elseif rest < rate then debt = debt + rest end
+  if debt <= 0 or debt > rule.burst * per + math.min(per, 60e6) * rate then return 0 end
+  return debt
+end
+local function debt_of(scope, rule)
+  debts[scope] = debts[scope] or read_debt(scope, rule)
+  return debts[scope]
+end
+local function owe(scope, rule)
+  local debt = debt_of(scope, rule) + rule.per
+  debts[scope] = debt
+  local ahead = math.floor(debt / rule.rate)
+  call('HSET', shared .. 'windows', scope, int(rule.rate + debt - ahead * rule.rate) .. ':' .. int(now + ahead))
+end
+-- The microseconds until the next start, more than 0 if none may start now.
+local function wait_of(scope, rule)
+  if rule.rate < 1 then return math.huge end
+  return math.ceil((debt_of(scope, rule) - (rule.burst - 1) * rule.per) / rule.rate)
 end
 
 -- The limits that BullMQ clients set for a whole queue.
@@ -72,20 +95,20 @@ local function limits_of(q, type, limit_key)
   return found
 end
 
--- The kind of the first limit that is used up, and when its window ends, if it has one.
+-- The kind of the first limit that is used up, and when its rate lets the next job start, if it has one.
 used_up = function(q, type, limit_key, limits)
   for _, limit in ipairs(limits or limits_of(q, type, limit_key)) do
     local kind, scope, rule = limit[1], limit[2], limit[3]
     if rule.concurrency and running_in(kind, scope, q, type, limit_key) >= rule.concurrency then return kind end
     if rule.rate then
-      local started, ends = open_window(scope, rule)
-      if started >= rule.rate then return kind, ends end
+      local wait = wait_of(scope, rule)
+      if wait > 0 then return kind, wait < math.huge and now + wait or nil end
     end
   end
   return nil
 end
 
--- Count the start of a job; if a limit is used up, return its kind instead, and when its window ends.
+-- Count the start of a job; if a limit is used up, return its kind instead, and when a job may start.
 refusal_of = function(q, j)
   local limits = limits_of(q, j.type, j.limit_key)
   local kind, ends = used_up(q, j.type, j.limit_key, limits)
@@ -94,10 +117,7 @@ refusal_of = function(q, j)
   for _, limit in ipairs(limits) do
     local scope, rule = limit[2], limit[3]
     running[scope] = running_in(limit[1], scope, q, j.type, j.limit_key) + 1
-    if rule.rate then
-      local started, ends = open_window(scope, rule)
-      call('HSET', shared .. 'windows', scope, (started + 1) .. ':' .. int(ends or now + rule.per))
-    end
+    if rule.rate then owe(scope, rule) end
   end
   return nil
 end

@@ -219,6 +219,9 @@ def test_metadata_of_jobs_is_changed(place: Place) -> None:
     updated = place.json("update", job_id, "--tag", "a=1", "--tag", "b=2", "--priority", "high")
     job = place.json("job", job_id)
     cleared = place.json("update", job_id, "--no-tags", "--correlation-id", "c")
+    waiting = place.submit("greet", "--delay", "3600")
+    moved = place.json("update", waiting, "--delay", "7200")
+    wrong = place.run("update", waiting, "--scheduled-at", "soon")
     place.run("cancel", job_id)
     late = place.run("update", job_id, "--priority", "LOW")
     nothing = place.run("update", job_id)
@@ -230,6 +233,8 @@ def test_metadata_of_jobs_is_changed(place: Place) -> None:
     assert ({}, "c") == tuple(place.json("job", job_id)[n] for n in ("tags", "correlation_id"))
     assert (1, 2, 2) == (late.exit_code, nothing.exit_code, both.exit_code)
     assert "NOT_WAITING" in late.stdout
+    assert ("UPDATED", "DELAYED") == (moved["status"], moved["state"])
+    assert "scheduled_at" in wrong.output
 
 
 def test_held_job_is_released_and_ended_job_deleted(place: Place) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import IllegalTransitionError
 from holdfast.model import lifecycle
+from holdfast.model.amendment import POSTPONABLE
 from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Job, LogLine, Progress, State
 from holdfast.model.policy import Retention
@@ -241,8 +242,14 @@ class Lockstep(Pair):
             self.swap(possible[who % len(possible)])
             self.saw("operator acts")
 
-    @rule(who=anyone, priority=st.integers(0, 4), tag=st.sampled_from("xy"), stale=st.booleans())
-    def amend(self, who: int, priority: int, tag: str, *, stale: bool) -> None:
+    @rule(
+        who=anyone,
+        priority=st.integers(0, 4),
+        tag=st.sampled_from("xy"),
+        due=st.sampled_from([None, -60, 0, 1, 3600]),
+        stale=st.booleans(),
+    )
+    def amend(self, who: int, priority: int, tag: str, due: int | None, *, stale: bool) -> None:
         """Change the metadata of any job, sometimes decided on an older one."""
         job = self.someone(who)
         if job is not None:
@@ -250,6 +257,8 @@ class Lockstep(Pair):
             after = replace(
                 before, revision=before.revision + 1, priority=priority, tags={tag: "1"}
             )
+            if due is not None and job.state in POSTPONABLE:
+                after = replace(after, due_at=self.clock.now() + timedelta(seconds=due))
             self.both(lambda store: store.amend([Change(before, after)]))
             self.saw("late amendment is refused" if stale else "amended")
 

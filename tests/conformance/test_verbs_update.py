@@ -64,6 +64,7 @@ async def test_only_the_metadata_changes_in_every_state(hand: Hand, state: State
         "correlation_id": "order-7",
         "callback_url": URL,
         "priority": Priority.BULK,
+        "due_at": hand.clock.now() + timedelta(minutes=3),
     }
 
     amended = await _amend(hand, job, **new)

@@ -311,8 +311,12 @@ async def test_metadata_is_changed_and_the_change_audited(site: Site) -> None:
     faults = await site.call("PATCH", path, {"tags": {"holdfast:x": "1"}})
     wrong = await site.call("PATCH", path, {"priority": "URGENT", "callback_url": "x", "queue": ""})
     invalid = await site.call("PATCH", path, {"priority": "URGENT", "callback_url": "x"})
+    moved = await site.call("PATCH", path, {"delay": "PT1H"})
     await site.claim()
     late = await site.call("PATCH", path, {"priority": "LOW"})
+    delayed = f"{API}/jobs/{await site.submit(delay=3600)}"
+    now = await site.call("PATCH", delayed, {"delay": 0, "scheduled_at": None})
+    soon = await site.call("PATCH", delayed, {"scheduled_at": "soon"})
 
     assert (200, "UPDATED", "SCHEDULED") == (
         changed.status,
@@ -322,6 +326,8 @@ async def test_metadata_is_changed_and_the_change_audited(site: Site) -> None:
     job = (await site.get(path)).json
     assert ({"new": "1"}, "HIGH") == (job["tags"], job["priority"])
     assert {"tags": "RESERVED"} == faults.fields
+    assert ("NOT_WAITING", "UPDATED") == (moved.json["status"], now.json["status"])
+    assert {"scheduled_at": "INVALID_TIMESTAMP"} == soon.fields
     assert {"queue": "UNKNOWN_FIELD"} == wrong.fields
     assert {"priority": "INVALID", "callback_url": "INVALID"} == invalid.fields
     assert (200, "NOT_WAITING", "RUNNING") == (late.status, late.json["status"], late.json["state"])

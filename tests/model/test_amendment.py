@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -13,10 +15,11 @@ from tests.model.making import job as make_job
 
 pytestmark = pytest.mark.req("M-13")
 URL = "https://example.com/done"
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
 def _read(**metadata: object) -> Amendment:
-    return read_amendment(metadata_submission(metadata))
+    return read_amendment(metadata_submission(metadata), NOW)
 
 
 @pytest.fixture
@@ -77,3 +80,57 @@ def test_faults_are_those_of_a_submission() -> None:
         "callback_url": "INVALID",
         "priority": "INVALID",
     } == {fault.field: fault.code for fault in error.value.faults}
+
+
+@pytest.mark.parametrize(
+    ("given", "due"),
+    [
+        ({"delay": 0}, NOW),
+        ({"delay": "PT5M"}, NOW + timedelta(minutes=5)),
+        ({"scheduled_at": "2026-11-19T00:00:00Z"}, datetime(2026, 11, 19, tzinfo=UTC)),
+        ({}, None),
+    ],
+)
+def test_due_time_is_a_delay_from_now_or_an_instant(
+    job: Job, given: dict[str, object], due: datetime | None
+) -> None:
+    amendment = _read(**given)
+
+    assert due == amendment.due_at
+    assert (due or job.due_at) == amendment.applied(job).due_at
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_due_time_changes_until_a_job_is_ready(job: Job, state: State) -> None:
+    waits = state in (State.PENDING, State.DELAYED, State.RETRYING)
+
+    refused = _read(delay=5).refused(replace(job, state=state))
+
+    assert (None if waits else UpdateStatus.NOT_WAITING) == refused
+
+
+def test_due_time_falls_within_the_lifetime(job: Job) -> None:
+    end = job.expires_at
+    (fault,) = _read(scheduled_at=end + timedelta(seconds=1)).faults(job)
+
+    assert ("scheduled_at", "BEYOND_LIFETIME") == (fault.field, fault.code)
+    assert [] == _read(scheduled_at=end).faults(job) == _read(priority="LOW").faults(job)
+
+
+@pytest.mark.parametrize(
+    ("given", "faults"),
+    [
+        ({"delay": -1}, {"delay": "INVALID_DURATION"}),
+        ({"scheduled_at": "soon"}, {"scheduled_at": "INVALID_TIMESTAMP"}),
+        ({"delay": 1, "scheduled_at": NOW}, {"scheduled_at": "CONFLICT"}),
+        (
+            {"delay": "x", "priority": "URGENT"},
+            {"delay": "INVALID_DURATION", "priority": "INVALID"},
+        ),
+    ],
+)
+def test_wrong_due_time_is_named(given: dict[str, object], faults: dict[str, str]) -> None:
+    with pytest.raises(ValidationError) as error:
+        _read(**given)
+
+    assert faults == {fault.field: fault.code for fault in error.value.faults}

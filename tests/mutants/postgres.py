@@ -21,6 +21,13 @@ def _sql(
 MUTANTS = (
     _sql(
         "amend",
+        "        due_at = %(due_at)s::timestamptz,\n",
+        "        due_at = coalesce(j.due_at, %(due_at)s::timestamptz),\n",
+        "a job keeps its old due time",
+        "update",
+    ),
+    _sql(
+        "amend",
         " AND j.revision = %(was)s::integer",
         " AND %(was)s::integer IS NOT NULL",
         "metadata decided on an older job is written",

@@ -15,6 +15,12 @@ def _in(file: str, old: str, new: str, why: str, layers: tuple[str, ...] = CONFO
 MUTANTS = (
     _in(
         "scripts/amend.lua",
+        "  postpone(q, j.id, due_ms)\n",
+        "",
+        "a job with a new due time keeps its place among the delayed ones",
+    ),
+    _in(
+        "scripts/amend.lua",
         "  if j.revision ~= c.rev then return {reply(j)} end\n",
         "",
         "metadata decided on an older job is written",

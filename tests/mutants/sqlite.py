@@ -93,6 +93,13 @@ MUTANTS = (
     ),
     _in(
         "queries/amend.sql",
+        "    due_at = nullif(?5, -1),\n",
+        "    due_at = coalesce(due_at, nullif(?5, -1)),\n",
+        "a job keeps its old due time",
+        "update",
+    ),
+    _in(
+        "queries/amend.sql",
         "rank = CASE WHEN priority <> ?2 THEN ?2 ELSE rank END",
         "rank = ?2",
         "new tags take an aged job back to its level",

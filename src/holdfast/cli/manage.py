@@ -16,7 +16,7 @@ from holdfast.cli.filters import (
     selection_options,
 )
 from holdfast.cli.operations import job_selection, start_operation
-from holdfast.cli.submit import span_or_text, tags_of
+from holdfast.cli.submit import SPAN, span_or_text, tags_of
 from holdfast.cli.tables import table
 from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import Priority
@@ -138,25 +138,27 @@ def retry(
     type=click.Choice([p.name for p in Priority], case_sensitive=False),
     help="The priority within the queue, while the job waits.",
 )
+@click.option(
+    "--delay", metavar=SPAN, help="Due this long from now, until it is ready; 0: at once."
+)
+@click.option("--scheduled-at", metavar="TIME", help="Due at this time, until it is ready.")
 @store_options
 def update(
     job_ids: tuple[str, ...],
     tags: tuple[str, ...],
     no_tags: bool,
-    correlation_id: str | None,
-    callback_url: str | None,
-    priority: str | None,
+    delay: str | None,
     url: str | None,
     as_json: bool,
+    **plain: str | None,
 ) -> None:
-    """Change tags, correlation id, callback address or priority of jobs."""
+    """Change tags, correlation id, callback address, priority or due time of jobs."""
     if tags and no_tags:
         raise CommandError("give --tag or --no-tags, but not both", USAGE)
     given = {
         "tags": tags_of(tags) if tags or no_tags else None,
-        "correlation_id": correlation_id,
-        "callback_url": callback_url,
-        "priority": priority,
+        "delay": None if delay is None else span_or_text(delay),
+        **plain,
     }
     if all(value is None for value in given.values()):
         raise CommandError("give what to change, such as --tag or --priority", USAGE)

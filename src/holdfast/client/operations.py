@@ -288,7 +288,7 @@ class RemoteOperations(RemoteControl, RemoteOversight, OperationsBackend):
         return await self._change(job_id, "/retry", encode_body(body), missing, repeat=False)
 
     async def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult:
-        """Change tags, correlation id, callback address or priority of a job."""
+        """Change tags, correlation id, callback address, priority or due time of a job."""
         missing = UpdateResult(job_id=job_id, status=UpdateStatus.NOT_FOUND)
         return await self._change(job_id, "", encode_body(metadata), missing, method="PATCH")
 

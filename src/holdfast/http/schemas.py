@@ -208,6 +208,8 @@ METADATA: Mapping[str, Schema] = {
         ],
         "description": "An empty text removes it.",
     },
+    "delay": _or_null(_duration("Due this long from now; 0: at once.")),
+    "scheduled_at": _or_null({**TIMESTAMP, "description": "Due at this time."}),
 }
 """What changes after submission, beside the priority."""
 

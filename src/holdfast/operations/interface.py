@@ -330,7 +330,8 @@ class JobOperations(Control, OversightOperations):
         """Change a job's metadata, all that is given or nothing.
 
         Tags (they replace all others) and the correlation id at any time, the callback address
-        until the job has ended, the priority while it waits. Checked like a submission.
+        until the job has ended, the priority while it waits, ``delay`` or ``scheduled_at`` until
+        it is ready; ``delay=0`` makes it due at once. Checked like a submission.
         """
         return await self.operations.update(job_id, **metadata)
 

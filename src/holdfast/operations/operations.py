@@ -130,7 +130,7 @@ class Operations(ControlOnStore, BatchChanges, Oversight):
         )
 
     async def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult:
-        """Change tags, correlation id, callback address or priority of a job."""
+        """Change tags, correlation id, callback address, priority or due time of a job."""
         return await update(self.store, self._submitter, job_id, metadata)
 
     async def chain(

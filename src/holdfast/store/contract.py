@@ -165,13 +165,14 @@ class Store(Protocol):
         ...
 
     async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
-        """Write tags, correlation_id, callback_url, priority and revision of each ``after``.
+        """Write tags, correlation_id, callback_url, priority, due_at, revision of each ``after``.
 
         Only where the stored job still has the revision of ``before``. Nothing else is written,
         and there is no transition: state, lease and history stay. A ready job is served by its
         new priority; among the jobs of that priority it keeps the place of the time at which
-        it became ready. Ageing (see ``promote``) starts from the new priority. Each change
-        stands alone. One that is not written returns the job as stored.
+        it became ready. Ageing (see ``promote``) starts from the new priority. A DELAYED or
+        RETRYING job becomes ready at its new ``due_at``, with the next ``promote`` if that has
+        passed. Each change stands alone. One that is not written returns the job as stored.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -77,6 +77,7 @@ def _amend_cell(fields: dict[str, Any], before: str) -> None:
 
 for _before in BEFORES:
     _amend_cell({"priority": 1}, _before)
+    _amend_cell({"due_at": datetime(2030, 1, 1, tzinfo=UTC)}, _before)
     _amend_cell({"tags": {"new": "1"}, "correlation_id": "c", "callback_url": "http://x"}, _before)
 
 

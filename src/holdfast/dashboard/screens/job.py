@@ -16,6 +16,7 @@ from holdfast.dashboard.states import STATES
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import StoreError
 from holdfast.http.audit import Audit
+from holdfast.model.amendment import POSTPONABLE
 from holdfast.model.job import TERMINAL, Job, State, Transition, attempts
 from holdfast.model.results import AttemptInfo, FailureDetails, attempt_info
 from holdfast.model.status import JobStatus, LogEntry, StateTransition, job_payload, job_status
@@ -50,6 +51,8 @@ class JobActions(msgspec.Struct, frozen=True, kw_only=True):
     release: bool
     delete: bool
     change: bool
+    run_now: bool
+    postpone: bool
     copy: bool
 
     @property
@@ -228,7 +231,9 @@ def _actions(visit: Visit, found: JobStatus) -> JobActions:
         release=visit.may("releaseJob") and found.held and found.state is State.PENDING,
         delete=visit.may("deleteJob") and not live,
         change=visit.may("updateJob") and waits,
-        copy=visit.may("submitJob") and visit.may("getPayload") and visit.settings.show_payloads,
+        run_now=visit.may("updateJob") and found.state in (State.DELAYED, State.RETRYING),
+        postpone=visit.may("updateJob") and found.state in POSTPONABLE,
+        copy=may_copy(visit),
     )
 
 

@@ -86,14 +86,34 @@ async def delete(visit: Visit) -> ActionDone:
 
 
 async def update(visit: Visit) -> ActionDone:
-    """Change the priority of a job while it waits."""
+    """Change the priority of a job while it waits, and when it is due until it is ready."""
     job_id = visit.path["job_id"]
-    metadata = {"priority": visit.given("priority") or None}
+    metadata = {"priority": visit.given("priority") or None, **_due(visit.given("due"))}
+    if not any(value is not None for value in metadata.values()):
+        return ActionDone(message="Nothing was given to change.", failed=True)
     result = await visit.operations.update(job_id, **cast("JobMetadata", metadata))
     require_found(result, job_id)
     if result.status is not UpdateStatus.UPDATED:
         return ActionDone(message="Not changed: the job does not wait any more.", failed=True)
-    return ActionDone(message=f"The job has priority {visit.given('priority')} now.")
+    return ActionDone(message="The job is changed.")
+
+
+async def run_now(visit: Visit) -> ActionDone:
+    """Let a job that waits for its time be due at once."""
+    job_id = visit.path["job_id"]
+    result = await visit.operations.update(job_id, delay=0)
+    require_found(result, job_id)
+    if result.status is not UpdateStatus.UPDATED:
+        return ActionDone(message="Not changed: the job does not wait for a time.", failed=True)
+    return ActionDone(message="The job is due now.")
+
+
+def _due(given: str) -> dict[str, object]:
+    """Return when a job is due: after a span such as ``15m``, or at an instant."""
+    if not given:
+        return {}
+    span = parse_span(given)
+    return {"scheduled_at": given} if span is None else {"delay": span}
 
 
 _JOB = "/jobs/{job_id}"
@@ -104,4 +124,5 @@ ACTIONS = (
     Action(path=f"{_JOB}/release", call="releaseJob", run=release),
     Action(path=f"{_JOB}/delete", call="deleteJob", run=delete),
     Action(path=f"{_JOB}/update", call="updateJob", run=update),
+    Action(path=f"{_JOB}/run", call="updateJob", run=run_now),
 )

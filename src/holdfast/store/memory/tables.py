@@ -37,6 +37,9 @@ from holdfast.store.values import (
     Swapped,
 )
 
+AMENDED = ("tags", "correlation_id", "callback_url", "priority", "due_at", "revision")
+"""What ``amend`` writes."""
+
 
 class Tables:
     """All data of the memory store."""
@@ -135,14 +138,8 @@ class Tables:
         before, after = self.jobs.get(change.before.id), change.after
         if before is None or before.revision != change.before.revision:
             return Swapped(written=False, job=before)
-        self.jobs[before.id] = amended = replace(
-            before,
-            tags=after.tags,
-            correlation_id=after.correlation_id,
-            callback_url=after.callback_url,
-            priority=after.priority,
-            revision=after.revision,
-        )
+        amended = replace(before, **{name: getattr(after, name) for name in AMENDED})
+        self.jobs[before.id] = amended
         counters = Counters()
         counters.amended(before, amended)
         self.count(counters)

@@ -36,6 +36,7 @@ def _params(change: Change) -> Params:
         "was": change.before.revision,
         "revision": job.revision,
         "priority": int(job.priority),
+        "due_at": job.due_at,
         "tags": tags.decode() if (tags := document(job.tags or None)) else None,
         "correlation_id": job.correlation_id or None,
         "callback_url": job.callback_url or None,

@@ -13,6 +13,7 @@ from holdfast.store.redis import encode
 from holdfast.store.redis.add import Params, indexes_of, trace_of
 from holdfast.store.redis.decode import JobReply, read_fixed
 from holdfast.store.redis.encode import pack
+from holdfast.store.redis.fields import micros
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.values import Change, Swapped
 
@@ -46,6 +47,8 @@ def _params(change: Change, reply: JobReply | None) -> Params:
         "drop": [],
         "index": [],
     }
+    if after.due_at is not None and after.due_at != before.due_at:
+        params["due"] = micros(after.due_at)
     if reply is None:
         return params
     fixed = read_fixed(reply)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import by_key, read_jobs
-from holdfast.store.sqlite.encode import NEVER, amended_body_row, key_of
+from holdfast.store.sqlite.encode import NEVER, amended_body_row, key_of, micros
 from holdfast.store.sqlite.swap import AT_ONCE, WAKING, lift_at
 from holdfast.store.sqlite.transaction import Transaction
 from holdfast.store.values import Change, Swapped
@@ -27,7 +27,8 @@ def _amend(tx: Transaction, change: Change) -> Swapped:
     if revision != before.revision:
         return Swapped(written=False, job=stored)
     lift = NEVER if lift_at(tx, stored) is None else AT_ONCE
-    tx.execute(statement("amend"), (seq, int(after.priority), after.revision, lift))
+    due = NEVER if after.due_at is None else micros(after.due_at)
+    tx.execute(statement("amend"), (seq, int(after.priority), after.revision, lift, due))
     if stored.tags != after.tags:
         tx.execute(statement("delete_tags"), (seq,))
         tx.insert("add_tag", [(name, value, seq) for name, value in after.tags.items()])

@@ -11,6 +11,7 @@ WITH locked AS MATERIALIZED (
 ), written AS (
     UPDATE {schema}.job j
     SET revision = %(revision)s::integer, priority = %(priority)s::integer,
+        due_at = %(due_at)s::timestamptz,
         level = CASE WHEN j.priority <> %(priority)s::integer
                      THEN least(greatest(%(priority)s::integer, 0), 4) ELSE j.level END
     FROM locked

@@ -17,6 +17,15 @@ local function reprioritize(j, c, fields)
   q.needs_marker = true
 end
 
+-- Let a job wait for another time. One that a BullMQ client has promoted keeps its place.
+local function reschedule(j, c, fields)
+  local q, due_ms = j.q, math.floor(c.due / 1000)
+  fields[#fields + 1], fields[#fields + 2] = 'delay', int(math.max(0, due_ms - now_ms))
+  if not call('ZSCORE', q.base .. 'delayed', j.id) then return end
+  postpone(q, j.id, due_ms)
+  emit(q, 'delayed', 'jobId', j.id, 'delay', int(due_ms))
+end
+
 local function index_again(j, c, fields)
   fields[#fields + 1], fields[#fields + 2] = 'hf:job', c.fixed
   for _, name in ipairs(c.drop) do set_index(name, j.job_id) end
@@ -34,8 +43,10 @@ local function amend(c)
   if j.revision ~= c.rev then return {reply(j)} end
   flush_indexes() -- places are found by what was written before
   j.now[REVISION] = int(c.revision)
+  if c.due then j.now[DUE] = int(c.due) end
   local fields = {'hf:now', pack_now(j)}
   if c.level ~= j.level then reprioritize(j, c, fields) end
+  if c.due then reschedule(j, c, fields) end
   if c.fixed then index_again(j, c, fields) end
   call('HSET', j.key, unpack(fields))
   return 1

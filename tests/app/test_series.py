@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast, Submission, ValidationError
-from holdfast.maintenance.summariser import Summariser
+from holdfast.maintenance.summariser import EVERY, Summariser
 from holdfast.model.reserved import SERIES, SERIES_ALL
 from holdfast.store.tenants import TenantStore
 
@@ -76,8 +76,8 @@ async def test_series_is_the_same_after_the_leader_has_summed_it_up(
         for view in views
     ]
 
-    await Summariser(app.store).once()
-    await Summariser(app.store).once()
+    await _sum_up(Summariser(app.store))
+    await _sum_up(Summariser(app.store))
 
     assert {SERIES, f"{SERIES}@acme", SERIES_ALL} <= set(await app.store.kinds())
     assert measured == [
@@ -94,13 +94,13 @@ async def test_steps_that_no_range_reaches_are_deleted(app: Holdfast, clock: Man
     summariser = Summariser(app.store)
     await app.submit("work", {"seconds": 0})
     clock.advance(2 * HOUR)
-    await summariser.once()
+    await _sum_up(summariser)
     first = await app.store.browse(SERIES)
     clock.advance(timedelta(days=8))
     await app.submit("work", {"seconds": 0})
     clock.advance(2 * HOUR)
 
-    await summariser.once()
+    await _sum_up(summariser)
 
     assert 3 == len(first)
     kept = await app.store.browse(SERIES)
@@ -113,10 +113,10 @@ async def test_leader_that_takes_over_continues_where_the_other_stopped(
 ) -> None:
     await app.submit("work", {"seconds": 0})
     clock.advance(2 * HOUR)
-    await Summariser(app.store).once()
+    await _sum_up(Summariser(app.store))
     before = await app.store.browse(SERIES)
 
-    await Summariser(app.store).once()
+    await _sum_up(Summariser(app.store))
 
     assert before == await app.store.browse(SERIES)
 

@@ -20,8 +20,9 @@ from holdfast.store.namespaces import DIVIDER, namespace_of
 EVERY = 15.0
 SETTLING = timedelta(seconds=90)
 """How long after its end a step is summed up: late writes of its jobs have arrived by then."""
-CATCH_UP = timedelta(hours=3)
-"""Steps that ended before this are not summed up any more: no leader ran then."""
+ROUND = 180
+"""Minutes that one round reads, so that a week without a leader is caught up in small pieces."""
+SOON = 0.5
 PAGE = 200
 
 
@@ -40,24 +41,30 @@ class Summariser:
         if not due:
             return EVERY
         first = min(start * level.minutes for level, start in due.items())
-        window = timedelta(seconds=now.timestamp() - first * 60)
-        readings = (await self._store.stats(window, by_minute=True)).readings
+        readings = await self._read(first, now)
+        ends = {level: min(_complete(level, now), _last(level, first)) for level in due}
         writes: list[RecordWrite] = []
         for level, start in due.items():
-            writes += _writes(level, readings, start, _complete(level, now))
+            writes += _writes(level, readings, start, ends[level])
         for place in range(0, len(writes), PAGE):
             await self._store.keep(writes[place : place + PAGE])
-        for level in due:
-            self._done[level.minutes] = _complete(level, now)
+        for level, end in ends.items():
+            self._done[level.minutes] = max(end, self._done[level.minutes])
             await self._prune(level, now)
-        return EVERY
+        return EVERY if all(end == _complete(level, now) for level, end in ends.items()) else SOON
+
+    async def _read(self, first: int, now: datetime) -> Sequence[Reading]:
+        """Return the measures of the minutes of one round."""
+        begin = timedelta(seconds=now.timestamp() - first * 60)
+        end = max(timedelta(0), begin - timedelta(minutes=ROUND - 1))
+        return (await self._store.stats((begin, end), by_minute=True)).readings
 
     async def _due(self, level: SeriesLevel, now: datetime) -> int:
         """Return the first step that is to be summed up; 0: there is none."""
         done = self._done.get(level.minutes)
         if done is None:
             done = self._done[level.minutes] = await self._newest(level)
-        oldest = minute_of(now - max(CATCH_UP, timedelta(minutes=level.minutes))) // level.minutes
+        oldest = minute_of(now - level.reach) // level.minutes
         start = max(done + 1, oldest)
         return start if start <= _complete(level, now) else 0
 
@@ -85,6 +92,11 @@ class Summariser:
 def _complete(level: SeriesLevel, now: datetime) -> int:
     """Return the newest step that has ended and settled."""
     return minute_of(now - SETTLING) // level.minutes - 1
+
+
+def _last(level: SeriesLevel, first: int) -> int:
+    """Return the last step that a round from this minute on reads to its end."""
+    return (first + ROUND) // level.minutes - 1
 
 
 def _writes(

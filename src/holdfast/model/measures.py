@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 
 from holdfast.model.job import State
+
+StatsWindow = timedelta | tuple[timedelta, timedelta]
+"""How long ago a window begins that ends now; or how long ago it begins and ends."""
 
 BUCKETS_PER_DOUBLING = 4
 MICROSECOND = 1e-6
@@ -71,3 +74,9 @@ def bucket_of(seconds: float) -> int:
 def minute_of(at: datetime) -> int:
     """Return the minute of an instant, counted from the epoch."""
     return int(at.timestamp() // 60)
+
+
+def minutes_of(window: StatsWindow, now: datetime) -> tuple[int, int]:
+    """Return the first and the last minute that overlap a window."""
+    begin, end = window if isinstance(window, tuple) else (window, timedelta(0))
+    return minute_of(now - begin), minute_of(now - end)

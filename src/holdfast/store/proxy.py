@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Stats
+from holdfast.model.measures import Stats, StatsWindow
 from holdfast.model.policy import Retention
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import Store
@@ -129,7 +129,7 @@ class StoreProxy:
         return await self._inner.failures(search)
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
         return await self._inner.stats(window, namespace, by_minute=by_minute)
 

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Stats
+from holdfast.model.measures import Stats, StatsWindow
+from holdfast.model.reserved import OWNER
 from holdfast.model.workers import ALL, PREFIX, WorkerInfo, remote_prefix
 from holdfast.store.contract import Store
 from holdfast.store.namespaces import is_within
@@ -292,7 +293,7 @@ class TenantStore(StoreProxy):
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
         """Return the counters of this namespace."""
         if self._only_own:

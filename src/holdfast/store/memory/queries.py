@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
-from holdfast.model.measures import Reading, Stats, Tally, minute_of
+from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.store.counters import ReadingKey
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory.tables import Tables, ends_at, is_verdict_due
@@ -204,17 +204,19 @@ def _event_number(cursor: str) -> int:
     return int(cursor)
 
 
-def stats(tables: Tables, since: datetime, namespace: str | None, *, by_minute: bool) -> Stats:
-    """Return the counters, and the measures from a minute on, one by one or their sums."""
+def stats(
+    tables: Tables, minutes: tuple[int, int], namespace: str | None, *, by_minute: bool
+) -> Stats:
+    """Return the counters, and the measures from a minute to another, one by one or their sums."""
     tallies = [
         Tally(*key, count)
         for key, count in sorted(tables.tallies.items())
         if count and is_within(key[0], namespace)
     ]
-    first = minute_of(since)
+    first, last = minutes
     summed: dict[ReadingKey, tuple[int, float]] = {}
     for key, (count, top) in tables.readings.items():
-        if key[0] >= first and is_within(key[1], namespace):
+        if first <= key[0] <= last and is_within(key[1], namespace):
             place = (key[0] if by_minute else 0, *key[1:])
             had, highest = summed.get(place, (0, 0.0))
             summed[place] = (had + count, max(highest, top))

@@ -23,7 +23,7 @@ from holdfast.model.job import (
     State,
     Transition,
 )
-from holdfast.model.measures import Stats, minute_of
+from holdfast.model.measures import Stats, StatsWindow, minute_of, minutes_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
@@ -314,9 +314,10 @@ class MemoryStore(RecordTable):
         return queries.failures(self._tables, search)
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
-        return queries.stats(self._tables, self.now() - window, namespace, by_minute=by_minute)
+        minutes = minutes_of(window, self.now())
+        return queries.stats(self._tables, minutes, namespace, by_minute=by_minute)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         page = queries.events(self._tables, after, limit, self._events_kept)

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
-from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
+from holdfast.model.measures import Measure, Reading, Stats, StatsWindow, Tally, minutes_of
 from holdfast.store.damage import readable
 from holdfast.store.namespaces import LAST
 from holdfast.store.postgres.arrays import Texts
@@ -77,14 +77,18 @@ async def logs(state: StoreState, ids: Sequence[str]) -> list[list[LogLine]]:
 
 
 async def stats(
-    state: StoreState, window: timedelta, namespace: str | None, *, by_minute: bool
+    state: StoreState,
+    window: StatsWindow,
+    namespace: str | None,
+    *,
+    by_minute: bool,
 ) -> Stats:
     """Return counters and measures; see ``Store.stats``."""
-    since = minute_of(state.now() - window)
+    since, last = minutes_of(window, state.now())
     within = bounds(namespace)
     tallies = await state.run("tallies", within)
     name = f"{'minutes' if by_minute else 'readings'}{'_within' if namespace else ''}"
-    readings = await state.run(name, {"since": since, **within})
+    readings = await state.run(name, {"since": since, "last": last, **within})
     return Stats(
         tuple(Tally(q, t, p, State(name), n) for q, t, p, name, n in tallies),
         tuple(Reading(q, t, p, Measure(m), *rest) for q, t, p, m, *rest in readings),

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Stats
+from holdfast.model.measures import Stats, StatsWindow
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
@@ -262,7 +262,7 @@ class PostgresStore:
         return await failures(self._state, search)
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
         return await read.stats(self._state, window, namespace, by_minute=by_minute)
 

@@ -101,13 +101,13 @@ def _counter(value: bytes) -> int:
 
 
 async def stats(
-    session: RedisSession, first_minute: int, namespace: str | None, *, by_minute: bool
+    session: RedisSession, minutes: tuple[int, int], namespace: str | None, *, by_minute: bool
 ) -> Stats:
-    """Return the counters, and the measures from a minute on; see ``Store.stats``."""
+    """Return the counters, and the measures from a minute to another; see ``Store.stats``."""
     scope = fields.scope(namespace)
-    tally, minutes = await session.call("counts", "stats", scope, first_minute)
+    tally, found = await session.call("counts", "stats", scope, *minutes)
     sums: defaultdict[tuple[int, _MeasurePlace], list[int]] = defaultdict(lambda: [0, 0])
-    for name, measured in minutes:
+    for name, measured in found:
         minute = int(name.partition(b"@")[0]) if by_minute else 0
         for kind, place, value in readable(fields.pairs(measured).items(), _measured):
             entry = sums[minute, place]

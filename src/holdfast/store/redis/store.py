@@ -12,7 +12,7 @@ from typing import Self
 
 from holdfast.errors import StoreError, UnsafeStoreError
 from holdfast.model.job import TERMINAL, CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Stats, minute_of
+from holdfast.model.measures import Stats, StatsWindow, minutes_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
@@ -212,10 +212,10 @@ class RedisStore:
         return await failures(self.session, search)
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
-        first = minute_of(self.now() - window)
-        return await read.stats(self.session, first, namespace, by_minute=by_minute)
+        minutes = minutes_of(window, self.now())
+        return await read.stats(self.session, minutes, namespace, by_minute=by_minute)
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         return await read.events(self.session, after, limit, wait)

@@ -96,7 +96,11 @@ def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[Nam
 
 
 def stats(
-    connection: sqlite3.Connection, first_minute: int, namespace: str | None, *, by_minute: bool
+    connection: sqlite3.Connection,
+    minutes: tuple[int, int],
+    namespace: str | None,
+    *,
+    by_minute: bool,
 ) -> Stats:
     """Return the counters; see ``Store.stats``."""
     within, suffix = bounds(namespace), "_within" if namespace else ""
@@ -110,7 +114,7 @@ def stats(
         Reading(queue, type_, priority, _MEASURES[measure], *rest)
         for queue, type_, priority, measure, *rest in connection.execute(
             statement(f"stats_{'minutes' if by_minute else 'readings'}{suffix}"),
-            {**within, "first": first_minute},
+            {**within, "first": minutes[0], "last": minutes[1]},
         )
     )
     return Stats(tallies, readings)

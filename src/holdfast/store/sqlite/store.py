@@ -14,7 +14,7 @@ from typing import Self
 
 from holdfast.errors import StoreError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
-from holdfast.model.measures import Stats, minute_of
+from holdfast.model.measures import Stats, StatsWindow, minutes_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
@@ -252,10 +252,12 @@ class SQLiteStore:
         return await session.read(lambda db: failures(db, search))
 
     async def stats(
-        self, window: timedelta, namespace: str | None = None, *, by_minute: bool = False
+        self, window: StatsWindow, namespace: str | None = None, *, by_minute: bool = False
     ) -> Stats:
-        session, first = await self._get_session(), minute_of(self.now() - window)
-        return await session.read(lambda db: read.stats(db, first, namespace, by_minute=by_minute))
+        session, minutes = await self._get_session(), minutes_of(window, self.now())
+        return await session.read(
+            lambda db: read.stats(db, minutes, namespace, by_minute=by_minute)
+        )
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         session, kept = await self._get_session(), self._location.events_kept

@@ -1,12 +1,12 @@
--- minutes: the measures since a minute, minute by minute, of all or all plain queues
--- since integer, minutes from the epoch  plain boolean: only queues without a slash
+-- minutes: the measures from a minute to another, minute by minute, of all or all plain queues
+-- since, last integer, minutes from the epoch  plain boolean: only queues without a slash
 SELECT queue, type, priority, measure, bucket, sum(count)::bigint AS count, max(top) AS top, minute
 FROM (
     SELECT minute, queue, type, priority, measure, bucket, count, top
-    FROM {schema}.reading WHERE minute >= %(since)s::integer
+    FROM {schema}.reading WHERE minute BETWEEN %(since)s::integer AND %(last)s::integer
     UNION ALL
     SELECT minute, queue, type, priority, name, bucket, count, top
-    FROM {schema}.delta WHERE minute >= %(since)s::integer
+    FROM {schema}.delta WHERE minute BETWEEN %(since)s::integer AND %(last)s::integer
 ) AS every
 WHERE NOT %(plain)s::boolean OR strpos(queue, '/') = 0
 GROUP BY minute, queue, type, priority, measure, bucket

@@ -1,7 +1,7 @@
 -- counts: returns the store's counters with measures, queues or limits.
 -- edges: none of its own; follows BullMQ clients
--- ARGV[7] 'stats', 'queues' or 'limits'; ARGV[8] namespace, or '*'; ARGV[9] first minute of the
--- measures
+-- ARGV[7] 'stats', 'queues' or 'limits'; ARGV[8] namespace, or '*'; ARGV[9], ARGV[10] first and last
+-- minute of the measures
 -- returns: {tally, more}: per minute {minute, measures}; or per queue {name, paused, ageing, has
 -- settings, since when a job is ready};
 -- or {limits, windows, running, BullMQ's own limits per queue, now}
@@ -42,7 +42,7 @@ local function settings_of(name)
 end
 if ARGV[7] == 'stats' then
   local suffix = (namespace == '*' or namespace == '') and '' or '@' .. namespace
-  for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes' .. suffix, ARGV[9], '+inf')) do
+  for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes' .. suffix, ARGV[9], ARGV[10])) do
     if namespace ~= '' or not string.find(minute, '@', 1, true) then
       more[#more + 1] = {minute, call('HGETALL', shared .. 'minute:' .. minute)}
     end

@@ -1,8 +1,10 @@
 -- stats_minutes_within: the same for a namespace; each minute is searched for its queues.
 WITH RECURSIVE every (minute) AS (
-    SELECT min(minute) FROM minute WHERE minute >= :first
+    SELECT min(minute) FROM minute WHERE minute BETWEEN :first AND :last
     UNION ALL
-    SELECT (SELECT min(m.minute) FROM minute AS m WHERE m.minute > every.minute) FROM every
+    SELECT (
+        SELECT min(m.minute) FROM minute AS m WHERE m.minute > every.minute AND m.minute <= :last
+    ) FROM every
     WHERE every.minute IS NOT NULL
 )
 SELECT queue, type, priority, measure, bucket, count, top, minute.minute

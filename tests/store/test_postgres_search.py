@@ -120,9 +120,13 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 async def test_search_reads_little_of_a_million_jobs(
     store: PostgresStore, watch: Watch, name: str
 ) -> None:
-    await store.find(job_search({"limit": 50, **searches(NOW)[name]}))
+    search = job_search({"limit": 50, **searches(NOW)[name]})
+    # By the last change, the backlog comes first: a row of the journal, the job and its body each.
+    passed = 3 * BACKLOG if search.order is Order.UPDATED_DESC and search.tags else 0
 
-    assert watch.read <= MOST
+    await store.find(search)
+
+    assert watch.read <= MOST + passed
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.SCHEDULED])

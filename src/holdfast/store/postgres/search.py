@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.model.job import TERMINAL
 from holdfast.store.cursors import read_cursor, write_cursor
-from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.arrays import Longs, Texts
 from holdfast.store.postgres.bounds import bounds
 from holdfast.store.postgres.connection import Params, PostgresSession
 from holdfast.store.postgres.matching import (
@@ -66,6 +66,8 @@ class _JobFinder:
         self._place = (
             None if search.cursor is None else read_cursor(search.cursor, search.order, parts)
         )
+        self._numbers: Sequence[int] = ()
+        """The jobs that match, where they are listed to be counted; one above the cap at most."""
 
     async def page(self) -> Page:
         search = self._search
@@ -74,8 +76,10 @@ class _JobFinder:
         found = branches(search, counts)
         if not found:
             return Page((), None, 0)
-        rows = await self._rows(found)
         total, exact = await self._total(found)
+        if not total:
+            return Page((), None, 0)
+        rows = await self._rows(found, sorts=exact and total <= COUNT_CAP)
         page = rows[: search.limit]
         parts = _cursor_parts(search)
         more = len(rows) > search.limit
@@ -84,8 +88,8 @@ class _JobFinder:
         left_out = {row[0]: row[WIDTH] for row in page if (row[WIDTH] or 0) > most}
         return Page(tuple(self._state.jobs(page)), cursor, total, exact, left_out)
 
-    async def _rows(self, found: Sequence[Branch]) -> list[Row]:
-        """Return one job more than the page has."""
+    async def _rows(self, found: Sequence[Branch], *, sorts: bool) -> list[Row]:
+        """Return one job more than the page has; jobs that are few may be sorted."""
         search = self._search
         params = {
             **self._params,
@@ -97,9 +101,14 @@ class _JobFinder:
             params["place"] = place[0] if place else None
             return await self._run(self._created(found, further=place is not None), params)
         params |= {"xid": str(place[0]), "seq": place[1]} if place else _START
-        narrow = search.states or search.types or search.namespace
-        few = narrow and sum(b.most for b in found) <= COUNT_CAP
-        return await self._run(self._sorted(found) if few else self._newest(), params)
+        has_index = search.states or search.types or search.queues or search.namespace
+        if sorts and self._numbers:
+            listed = "SELECT unnest(%(numbers)s::bigint[]) AS number"
+            return await self._run(_sorted(listed), {**params, "numbers": Longs(self._numbers)})
+        if sorts and has_index:
+            each = [f"SELECT number FROM {branch.sql(search)}" for branch in found]
+            return await self._run(_sorted(" UNION ALL ".join(each)), params)
+        return await self._run(self._newest(), params)
 
     def _created(self, found: Sequence[Branch], *, further: bool) -> str:
         """Return the statement for the order of submission: each branch in that order, merged."""
@@ -121,32 +130,6 @@ class _JobFinder:
             FROM ({" UNION ALL ".join(each)}) AS found
             JOIN {{schema}}.job j USING (number) JOIN {{schema}}.body b USING (number)
             ORDER BY j.number {way} LIMIT %(limit)s::integer
-        """
-
-    def _sorted(self, found: Sequence[Branch]) -> str:
-        """Return the statement for the newest transitions of few jobs, which it sorts."""
-        each = [f"SELECT number FROM {branch.sql(self._search)}" for branch in found]
-        return f"""
-            SELECT {{brief}}, octet_length(j.result), t.xid::text, t.seq
-            FROM (
-                WITH matching AS (
-                    SELECT n.number, n.xid FROM ({" UNION ALL ".join(each)}) AS every
-                    JOIN {{schema}}.job n USING (number)
-                )
-                SELECT number, xid FROM matching WHERE xid = %(xid)s::text::xid8
-                UNION ALL (
-                    SELECT number, xid FROM matching
-                    WHERE %(xid)s::text IS NULL OR xid < %(xid)s::text::xid8
-                    ORDER BY xid DESC FETCH FIRST (%(limit)s::integer) ROWS WITH TIES
-                )
-            ) AS found
-            CROSS JOIN LATERAL (
-                SELECT l.xid, l.seq FROM {{schema}}.journal l
-                WHERE l.job = found.number AND l.event IS NOT NULL ORDER BY l.seq DESC LIMIT 1
-            ) AS t
-            JOIN {{schema}}.job j USING (number) JOIN {{schema}}.body b USING (number)
-            WHERE %(seq)s::bigint IS NULL OR (t.xid, t.seq) < (%(xid)s::text::xid8, %(seq)s::bigint)
-            ORDER BY t.xid DESC, t.seq DESC LIMIT %(limit)s::integer
         """
 
     def _newest(self) -> str:
@@ -172,15 +155,46 @@ class _JobFinder:
     async def _total(self, found: Sequence[Branch]) -> tuple[int, bool]:
         if is_in_counters(self._search):
             return sum(branch.most for branch in found), True
-        each = [f"SELECT FROM {branch.sql(self._search)}" for branch in found]
+        lists = self._search.order is Order.UPDATED_DESC  # the few that match are sorted then
+        column, result = ("number", "array_agg(number)") if lists else ("", "count(*)")
+        each = [f"SELECT {column} FROM {branch.sql(self._search)}" for branch in found]
         sql = f"""
-            SELECT count(*) FROM ({" UNION ALL ".join(each)} LIMIT %(limit)s::integer) AS found
+            SELECT {result} FROM ({" UNION ALL ".join(each)} LIMIT %(limit)s::integer) AS found
         """
-        ((total,),) = await self._run(sql, {**self._params, "limit": COUNT_CAP + 1})
+        ((found_all,),) = await self._run(sql, {**self._params, "limit": COUNT_CAP + 1})
+        if lists:
+            self._numbers = found_all or ()
+        total = len(self._numbers) if lists else found_all
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
     async def _run(self, sql: str, params: Params) -> list[Row]:
         return await self._session.run_once(completed(sql, self._state.settings.schema), params)
+
+
+def _sorted(few: str) -> str:
+    """Return the statement for the newest transitions of few jobs, which it sorts."""
+    return f"""
+        SELECT {{brief}}, octet_length(j.result), t.xid::text, t.seq
+        FROM (
+            WITH matching AS (
+                SELECT n.number, n.xid FROM ({few}) AS every
+                JOIN {{schema}}.job n USING (number)
+            )
+            SELECT number, xid FROM matching WHERE xid = %(xid)s::text::xid8
+            UNION ALL (
+                SELECT number, xid FROM matching
+                WHERE %(xid)s::text IS NULL OR xid < %(xid)s::text::xid8
+                ORDER BY xid DESC FETCH FIRST (%(limit)s::integer) ROWS WITH TIES
+            )
+        ) AS found
+        CROSS JOIN LATERAL (
+            SELECT l.xid, l.seq FROM {{schema}}.journal l
+            WHERE l.job = found.number AND l.event IS NOT NULL ORDER BY l.seq DESC LIMIT 1
+        ) AS t
+        JOIN {{schema}}.job j USING (number) JOIN {{schema}}.body b USING (number)
+        WHERE %(seq)s::bigint IS NULL OR (t.xid, t.seq) < (%(xid)s::text::xid8, %(seq)s::bigint)
+        ORDER BY t.xid DESC, t.seq DESC LIMIT %(limit)s::integer
+    """
 
 
 async def failures(state: StoreState, search: FailureSearch) -> FailurePage:

@@ -19,6 +19,8 @@ from holdfast.store.values import COUNT_CAP, FailurePage, FailureSearch, Order, 
 
 SCANNED = 1000
 """Index entries one script call looks at."""
+FEWEST_SCANNED = 100
+"""Entries that a call looks at although fewer jobs are wanted: a few cannot be read."""
 IDS_SCANNED = 10_000
 """Ids one script call compares with a prefix."""
 ID_CALLS, DATED_CALLS = 10, 5
@@ -26,6 +28,11 @@ ID_CALLS, DATED_CALLS = 10, 5
 MOST_STATES = 4
 """States that are read each by its own index."""
 UNLIMITED = 1_000_000_000
+FILTERS = (
+    *("states", "types", "queues", "levels", "within", "id_prefix"),
+    *("created_after", "created_before", "updated_after"),
+)
+"""Without one of them, and within all namespaces, every entry of the index matches."""
 FAILURE_ORDER = "FAILURE"
 MAX_POSITION = 1 << 53
 
@@ -144,6 +151,8 @@ class _Walk:
         by_id = "id_prefix" in filters
         dated = "created_after" in filters or "updated_after" in filters
         self._filters = {**filters, "look": IDS_SCANNED if by_id else SCANNED}
+        is_everywhere = filters["namespace"] == fields.scope(None)
+        self._is_filtered = not is_everywhere or any(map(filters.get, FILTERS))
         self._calls = ID_CALLS if by_id else DATED_CALLS if dated else UNLIMITED
         self.stopped_at: int | None = None
         """Where it stopped because it had made as many calls as it may."""
@@ -179,7 +188,10 @@ class _Walk:
         """Continue until so many jobs were read, and so many were counted."""
         position = start
         for _ in range(self._calls):
-            want = {**self._filters, "jobs": jobs - len(self.jobs)}
+            left = jobs - len(self.jobs)
+            want = {**self._filters, "jobs": left}
+            if not self._is_filtered and not count:
+                want["look"] = max(FEWEST_SCANNED, min(left, SCANNED))
             if position is not None:
                 want["from"] = position
             found, positions, matching, last, tally, left_out = await self._session.call(

@@ -10,10 +10,11 @@
 -- queue by queue, level by level, in index order. They are locked, so each is still where it was
 -- found. A row that changed since may carry a younger transaction than this one: it is left for the
 -- next claim, so that the journal's order by transaction is the order of events.
+-- Without limits the arrays are empty, not null: null AND EXISTS would read the body of every job.
 limited AS MATERIALIZED (
-    SELECT array_agg(name) FILTER (WHERE kind = 'queue') AS queues,
-        array_agg(name) FILTER (WHERE kind = 'task') AS types,
-        array_agg(name) FILTER (WHERE kind = 'key') AS keyed
+    SELECT coalesce(array_agg(name) FILTER (WHERE kind = 'queue'), '{}') AS queues,
+        coalesce(array_agg(name) FILTER (WHERE kind = 'task'), '{}') AS types,
+        coalesce(array_agg(name) FILTER (WHERE kind = 'key'), '{}') AS keyed
     FROM (
         SELECT split_part(scope, ':', 1) AS kind, substr(scope, strpos(scope, ':') + 1) AS name
         FROM {schema}.rule
@@ -30,12 +31,12 @@ limited AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT ready.*, row_number() OVER () AS turn
     FROM (
-        SELECT ready.ctid, ready.number, ready.queue, ready.type, coalesce(
+        SELECT ready.ctid, ready.number, ready.queue, ready.type,
             ready.queue = ANY ((SELECT queues FROM limited)::text[])
             OR ready.type = ANY ((SELECT types FROM limited)::text[])
             OR (ready.type = ANY ((SELECT keyed FROM limited)::text[]) AND EXISTS (
                 SELECT FROM {schema}.body b
-                WHERE b.number = ready.number AND b.limit_key IS NOT NULL)), false) AS is_limited
+                WHERE b.number = ready.number AND b.limit_key IS NOT NULL)) AS is_limited
         FROM turn CROSS JOIN LATERAL (
             SELECT r.ctid, r.number, r.queue, r.type
             FROM {schema}.job r

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import StoreUnavailableError
+from holdfast.model import lifecycle
 from holdfast.model.acceptance import accept
 from holdfast.model.job import State
 from holdfast.model.submission import Submission

@@ -162,3 +162,24 @@ def test_blocking_caller_submits_in_its_own_thread_and_after_a_fork(tmp_path: Pa
 
         assert 5 == len(client.search().jobs)
         assert len(mine) == len(set(mine))
+
+
+async def test_few_commits_move_the_mark_of_their_minute(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with store_at(tmp_path, clock) as store:
+        hand = Hand(store, clock)
+        marks = set()
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as other:
+            for number in range(100):
+                await hand.add(f"job-{number}")
+                marks.add(other.execute("SELECT first, last FROM mark").fetchone())
+        midway = clock.now()
+        clock.advance(60)
+        last = await hand.add("late")
+        early = await store.find(Search(created_before=clock.now(), limit=200))
+        late = await store.find(Search(created_after=clock.now(), limit=200))
+
+        assert 1 == len(marks)
+        assert 100 == len(early.jobs)
+        assert [last.id] == [job.id for job in late.jobs]
+        assert all(job.created_at <= midway for job in early.jobs)

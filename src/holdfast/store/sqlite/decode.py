@@ -110,6 +110,7 @@ def read_claimed(
         scheduled_at,
         expires_at,
         *shared,
+        extra,
         is_rare,
     ) in rows.fetchall():
         if is_rare:
@@ -117,6 +118,13 @@ def read_claimed(
             continue
         kind = tuple(shared)
         try:
+            plain = None
+            if extra is not None:
+                fixed = _rare(extra)
+                if fixed.dedupe or fixed.depends_on or fixed.depth:
+                    rare.append(seq)
+                    continue
+                plain = fixed.plain
             job = alike.get(kind)
             if job is None:
                 job = alike[kind] = _claimed(kind, token, worker, now)
@@ -127,6 +135,7 @@ def read_claimed(
                 created_at=moment(created_at),
                 scheduled_at=_moment(scheduled_at),
                 expires_at=moment(expires_at),
+                extra=plain,
             )
         except Exception:  # noqa: BLE001  # a damaged row must not keep the others from their worker
             rare.append(seq)

@@ -23,12 +23,24 @@ CHUNKS = (64, 32, 16, 8, 4, 2, 1)
 ClaimedSeqs = dict[str, int]
 """``job.seq`` of the jobs that this process claimed, by id."""
 
+Marks = dict[int, tuple[int, int]]
+"""The bounds of the journal numbers of each minute."""
+
+MARKED_AHEAD = 256
+"""Journal numbers by which a mark is ahead: so most commits have one page less to write."""
+
 
 class Transaction:
     """One transaction, shared by the operations of a batch."""
 
     def __init__(
-        self, connection: sqlite3.Connection, now: datetime, kept: int, places: ClaimedSeqs
+        self,
+        connection: sqlite3.Connection,
+        now: datetime,
+        kept: int,
+        places: ClaimedSeqs,
+        *,
+        marked: Marks,
     ) -> None:
         self.connection = connection
         self.claimed_seqs = places
@@ -45,6 +57,9 @@ class Transaction:
         """Whether rows were added to the journal."""
         self.number, ages = connection.execute(statement("newest_number")).fetchone()
         self._marks: dict[int, list[int]] = {}
+        self._marked = marked
+        self.new_marks: Marks = {}
+        """What ``finish`` wrote, for the transactions after this one."""
         self._ageing: dict[str, int] | None = None if ages else {}
         self._limited: bool | None = None
 
@@ -130,7 +145,11 @@ class Transaction:
     def finish(self) -> None:
         """Write counters and marks, once for all operations."""
         self.count()
-        self.many("mark", [(minute, *bounds) for minute, bounds in self._marks.items()])
+        for minute, (first, last) in self._marks.items():
+            marked = self._marked.get(minute)
+            if marked is None or first < marked[0] or last > marked[1]:
+                self.new_marks[minute] = first, last + MARKED_AHEAD
+                self.execute(statement("mark"), (minute, first, last + MARKED_AHEAD))
 
     def keep_counters(self) -> None:
         """Keep the counters of an operation: the next one may fail and undo only its own."""

@@ -27,7 +27,7 @@ from holdfast.store.sqlite.connection import (
 )
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.threads import SerialExecutor, ThreadExecutor, call_on
-from holdfast.store.sqlite.transaction import ClaimedSeqs, Operation, Transaction
+from holdfast.store.sqlite.transaction import ClaimedSeqs, Marks, Operation, Transaction
 
 T = TypeVar("T")
 
@@ -73,6 +73,8 @@ class Writer:
         self._committed = committed
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
         self._claimed_seqs: ClaimedSeqs = {}
+        self._marked: Marks = {}
+        """The newest marks that were committed."""
         self._lock = threading.Lock()
         """Held while a thread uses the connection."""
         self._prompt_writes = 0
@@ -171,6 +173,7 @@ class Writer:
             if connection.in_transaction:
                 transaction.finish()
                 self._commit(connection)
+                self._marked = transaction.new_marks or self._marked
             self._file.check()  # again: a file deleted meanwhile took this commit with it
         except BaseException as error:  # raised in the callers
             if connection.in_transaction:
@@ -192,7 +195,8 @@ class Writer:
         if len(self._claimed_seqs) > CLAIMED_KEPT:
             self._claimed_seqs.clear()  # they only save a lookup
         kept = self._location.events_kept
-        return Transaction(connection, self._clock.now(), kept, self._claimed_seqs)
+        seqs, marked = self._claimed_seqs, self._marked
+        return Transaction(connection, self._clock.now(), kept, seqs, marked=marked)
 
     def _attempt(
         self, transaction: Transaction, operation: Operation[object], *, shared: bool

@@ -14,11 +14,11 @@ import msgspec
 from holdfast.encryption.envelope import unwrap
 from holdfast.errors import Fault, StoreError
 from holdfast.model.payload import clean
+from holdfast.model.reserved import API_KEYS
 from holdfast.runtime.clock import Clock
 from holdfast.store import Record, Store
 from holdfast.store.tenants import NAMESPACE_RULE
 
-KIND = "key"
 MAX_AGE = 1.0
 """Seconds until a server reads the keys again: a revocation takes effect within this time."""
 
@@ -95,7 +95,7 @@ async def list_keys(store: Store) -> list[ApiKey]:
     found: list[ApiKey] = []
     after: str | None = ""
     while after is not None:
-        page = await store.browse(KIND, after=after, limit=PAGE)
+        page = await store.browse(API_KEYS, after=after, limit=PAGE)
         found += map(_read, page)
         after = page[-1].key if len(page) == PAGE else None
     return sorted(found, key=lambda key: (key.created_at, key.id))

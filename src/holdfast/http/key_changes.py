@@ -6,8 +6,9 @@ import msgspec
 
 from holdfast.api.responses import AuditEntry
 from holdfast.errors import NotFoundError, ValidationError
-from holdfast.http.api_keys import KIND, ApiKey, KeyTerms, digest_of
+from holdfast.http.api_keys import ApiKey, KeyTerms, digest_of
 from holdfast.http.audit import audit_write
+from holdfast.model.reserved import API_KEYS
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import RecordWrite, Store
 from holdfast.store.tenants import TenantStore
@@ -39,7 +40,7 @@ async def create_key(
 async def revoke_key(store: Store, key_id: str, actor: Actor | None = None) -> ApiKey:
     """Revoke a key; NotFoundError when it does not exist."""
     while True:
-        (record,) = await store.records(KIND, [key_id])
+        (record,) = await store.records(API_KEYS, [key_id])
         if record is None:
             raise NotFoundError(key_id)
         key = msgspec.json.decode(record.data, type=ApiKey)
@@ -52,7 +53,7 @@ async def revoke_key(store: Store, key_id: str, actor: Actor | None = None) -> A
 
 
 def _write(key: ApiKey, version: int) -> RecordWrite:
-    return RecordWrite(kind=KIND, key=key.id, data=msgspec.json.encode(key), version=version)
+    return RecordWrite(kind=API_KEYS, key=key.id, data=msgspec.json.encode(key), version=version)
 
 
 async def _record(store: Store, action: str, key: ApiKey, actor: Actor | None) -> None:

@@ -13,11 +13,10 @@ import msgspec
 
 from holdfast.errors import QuotaError, StoreUnavailableError
 from holdfast.http.permissions import Caller
-from holdfast.model.job import LIVE
 from holdfast.model.policy import SECOND
+from holdfast.operations.owned_jobs import live_jobs
 from holdfast.runtime.clock import Clock
-from holdfast.store import Search, Store
-from holdfast.store.tenants import OWNER
+from holdfast.store import Store
 
 MAX_KEYS = 10_000
 LONGEST = 40.0
@@ -98,8 +97,7 @@ class KeyLimits:
         """Raise QuotaError when there is no room for new jobs; called while ``counting``."""
         if caller.live_jobs is None or not count:
             return
-        search = Search(tags={OWNER: caller.key_id}, states=tuple(LIVE), limit=1)
-        live = (await self._store.find(search)).total
+        live = await live_jobs(self._store, caller.key_id)
         if live + count > caller.live_jobs:
             raise QuotaError(
                 "unfinished jobs of this key",

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.errors import DuplicateError, StoreUnavailableError
 from holdfast.maintenance.definitions import Definition, Definitions
+from holdfast.maintenance.schedule_quota import ScheduleQuota
 from holdfast.maintenance.ticks import (
     NEVER,
     PREFIX,
@@ -37,6 +38,8 @@ FOR_EVER = timedelta(days=36_500)
 KEY_WINDOW = timedelta(days=7)
 AT_ONCE = 100
 """Schedules, or instants of one, that are served together: some 20 ms of the loop."""
+WITHOUT_ROOM = timedelta(seconds=5)
+"""When to look again at a schedule whose key has too many unfinished jobs."""
 SET_BACK = timedelta(seconds=1)
 """A clock that shows this much less than before was set: next instants may come earlier."""
 
@@ -57,6 +60,7 @@ class CronService:
         self._app = app
         self._store = store
         self._definitions = Definitions(app, store)
+        self._quota = ScheduleQuota(store)
         self._following: dict[str, Following] = {}
         self._latest = datetime.min.replace(tzinfo=UTC)
 
@@ -102,7 +106,9 @@ class CronService:
                 looked.append(ticks_of(schedule, stored, now))
             except Exception as error:  # noqa: BLE001  # such as a damaged record
                 await self._set_aside(schedule, error)
+        await self._quota.read(each.schedule.owner for each in looked if each.due)
         await _together(self._alone(each.schedule, self._carry_out(each, now)) for each in looked)
+        await self._quota.report()
         return any(each.set_back or each.is_more for each in looked)
 
     async def _alone(self, schedule: Definition, work: Coroutine[None, None, None]) -> None:
@@ -127,15 +133,26 @@ class CronService:
         elif ticks.set_back:
             await self._record_set_back(schedule, now, ticks.last, ticks.repeated)
             return
-        for start in range(0, len(ticks.due), AT_ONCE):
-            some = ticks.due[start : start + AT_ONCE]
+        due = ticks.due[: self._quota.take(schedule.owner, len(ticks.due))]
+        for start in range(0, len(due), AT_ONCE):
+            some = due[start : start + AT_ONCE]
             await _together(self._submit(schedule, each, ticks.repeated) for each in some)
+        if len(due) < len(ticks.due):
+            await self._wait_for_room(schedule, due)
+            return
         if ticks.is_more:
             await self._record_last(schedule, ticks.due[-1])
             return
         if ticks.passed:
             await self._record_last(schedule, now)
         self._following[schedule.state] = Following(schedule, ticks.following)
+
+    async def _wait_for_room(self, schedule: Definition, served: Sequence[datetime]) -> None:
+        """Look again in a while; what is due then is decided as after a time without workers."""
+        if served:
+            await self._record_last(schedule, served[-1])
+        later = self._store.now() + WITHOUT_ROOM
+        self._following[schedule.state] = Following(schedule, later)
 
     async def _submit(self, schedule: Definition, instant: datetime, repeated: Repeated) -> None:
         key = f"cron:{schedule.state}:{format_timestamp(instant)}"

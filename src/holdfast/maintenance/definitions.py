@@ -34,6 +34,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """The name under which the store keeps the last instant, and the prefix of its keys."""
     plans: tuple[Plan, ...]
     namespace: str = ""
+    owner: str = ""
+    """The API key whose jobs its jobs are."""
     is_dynamic: bool = False
 
 
@@ -56,7 +58,7 @@ class Definitions:
         self._store = store
         self._read: dict[str, _Read] = {}
         self._of_code: dict[str, Definition] = {}
-        self._submitters: dict[str, Submitter] = {}
+        self._submitters: dict[tuple[str, str], Submitter] = {}
 
     async def read(self) -> list[Definition]:
         """Return all schedules as they are now; one that has not changed is the same object."""
@@ -85,13 +87,13 @@ class Definitions:
         return {state for each in self._read.values() for state in each.damaged}
 
     def submitter(self, definition: Definition) -> Submitter:
-        """Return the submitter of the namespace of a schedule."""
-        namespace = definition.namespace
-        if namespace not in self._submitters:
+        """Return the submitter of the namespace and the key of a schedule."""
+        name = definition.namespace, definition.owner
+        if name not in self._submitters:
+            store = self._within(*name)
             # One address must not stop a schedule.
-            made = self._app.submitter(self._within(namespace), screens=False)
-            self._submitters[namespace] = made
-        return self._submitters[namespace]
+            self._submitters[name] = self._app.submitter(store, screens=False)
+        return self._submitters[name]
 
     async def _namespaces(self) -> list[str]:
         """The namespaces in which a schedule was ever edited."""
@@ -113,8 +115,10 @@ class Definitions:
         unread = frozenset(_state(namespace, name) for name in damaged)
         return _Read(version, now, _same(known.dynamic, dynamic), pauses, unread)
 
-    def _within(self, namespace: str) -> Store:
-        return TenantStore(self._store, namespace) if namespace else self._store
+    def _within(self, namespace: str, owner: str = "") -> Store:
+        if not namespace and not owner:
+            return self._store
+        return TenantStore(self._store, namespace, owner=owner)
 
 
 def _definition(namespace: str, name: str, schedule: StoredSchedule) -> Definition:
@@ -123,6 +127,7 @@ def _definition(namespace: str, name: str, schedule: StoredSchedule) -> Definiti
         state=_state(namespace, name),
         plans=schedule.plans,
         namespace=namespace,
+        owner=schedule.owner,
         is_dynamic=True,
     )
 

@@ -3,6 +3,10 @@
 RESERVED = "holdfast:"
 """Tags with this prefix are never shown and never accepted from a client."""
 
+API_KEYS = "key"
+"""The kind of the records that hold API keys, by id."""
+OWNER = "holdfast:owner"
+"""The tag with the id of the key that submitted a job."""
 WEBHOOK = "webhook"
 """The kind of the records that hold webhooks."""
 CALLBACKS = "webhook-callbacks"

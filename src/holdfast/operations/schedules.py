@@ -28,6 +28,7 @@ from holdfast.operations.submitter import Submitter, named
 from holdfast.operations.workers import workers
 from holdfast.runtime.pace import Pace
 from holdfast.store import Order, Search, Store
+from holdfast.store.tenants import TenantStore
 from holdfast.tasks.plans import with_plan
 from holdfast.tasks.schedule import CronEntry, MissedRuns
 from holdfast.tasks.schedule_values import (
@@ -94,6 +95,7 @@ class Schedules:
             options=checked_options(options or {}),
             created_at=now,
             changed_at=now,
+            owner=self._owner,
         )
         await self._check(checked_name(name), made)
         records.must_be_new(await records.code(self._store, name) is None, name)
@@ -135,6 +137,7 @@ class Schedules:
                 missed=before.missed if missed is None else missed_runs(missed),
                 options=before.options if options is None else checked_options(options),
                 changed_at=now,
+                owner=self._owner,
             )
 
         before, _ = await records.read(self._store, StoredSchedule, name)
@@ -166,6 +169,11 @@ class Schedules:
         """Delete a dynamic schedule; the jobs that it made stay."""
         await self._must_be_dynamic(name, "deleted")
         await records.remove(self._store, name)
+
+    @property
+    def _owner(self) -> str:
+        """The API key that acts; empty for a program with the store."""
+        return self._store.owner if isinstance(self._store, TenantStore) else ""
 
     async def _switch(self, name: str, *, paused: bool) -> ScheduleInfo:
         known = await self._known(name)

@@ -51,7 +51,6 @@ from holdfast.store.values import (
     Swapped,
 )
 
-OWNER = "holdfast:owner"
 NAMESPACE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
 
@@ -72,7 +71,7 @@ class TenantStore(StoreProxy):
         mark = hashlib.blake2b(namespace.encode(), digest_size=6).hexdigest()
         self._mark = f"{mark}." if namespace else ""
         """The prefix of cursors of this namespace."""
-        self._owner = owner
+        self.owner = owner
         self._only_own = only_own
 
     @property
@@ -94,9 +93,7 @@ class TenantStore(StoreProxy):
 
     def sees(self, job: Job) -> bool:
         """Whether a stored job may be shown."""
-        return self.within(job.queue) and not (
-            self._only_own and job.tags.get(OWNER) != self._owner
-        )
+        return self.within(job.queue) and not (self._only_own and job.tags.get(OWNER) != self.owner)
 
     def shown(self, queue: str) -> str:
         """Return a stored queue's name as the tenant knows it."""
@@ -128,8 +125,8 @@ class TenantStore(StoreProxy):
 
     def _new_job(self, job: Job) -> Job:
         job = self._to_stored(job)
-        if self._owner:
-            job = replace(job, tags={**job.tags, OWNER: self._owner})
+        if self.owner:
+            job = replace(job, tags={**job.tags, OWNER: self.owner})
         if job.dedupe is not None and job.dedupe.scope == job.type:
             job = replace(job, dedupe=replace(job.dedupe, scope=self._key_scope(job.type)))
         return job
@@ -139,7 +136,7 @@ class TenantStore(StoreProxy):
 
         What follows the last ``@`` names both; on Redis a type may contain one too.
         """
-        view = f"{self.namespace}/{self._owner}" if self._only_own else self.namespace
+        view = f"{self.namespace}/{self.owner}" if self._only_own else self.namespace
         return f"{type_}@{view}" if view or "@" in type_ else type_
 
     def _queues(self, requested: Sequence[str]) -> tuple[str, ...]:
@@ -271,7 +268,7 @@ class TenantStore(StoreProxy):
                 search,
                 queues=self._queues(search.queues),
                 namespace=self.namespace,
-                tags={**search.tags, OWNER: self._owner} if self._only_own else search.tags,
+                tags={**search.tags, OWNER: self.owner} if self._only_own else search.tags,
                 cursor=self._stored_cursor(search.cursor),
             )
         )

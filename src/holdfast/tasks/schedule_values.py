@@ -74,6 +74,8 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, object] = {}
     created_at: datetime
     changed_at: datetime
+    owner: str = ""
+    """The API key that created or last changed it: its jobs count as jobs of this key."""
 
     def entry(self, name: str) -> CronEntry:
         """Return it as the cron service serves it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.encryption.envelope import unwrap
+from holdfast.encryption.envelope import PREFIX, unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.model.reserved import (
@@ -56,6 +56,12 @@ class Contents:
             dedupe=job.dedupe and replace(job.dedupe, digest=self._keys.digest(job.dedupe.digest)),
             **self._encrypt_fields(job),
         )
+
+    def sized(self, job: Job, payload_bytes: int) -> tuple[Job, int]:
+        """Return a new job as it is stored, without its payload, and the bytes of its payload."""
+        rest = self.encrypt_job(replace(job, payload=b""))
+        is_encrypted = job.payload.startswith(PREFIX)
+        return rest, payload_bytes if is_encrypted else self._keys.encrypted_size(payload_bytes)
 
     def encrypt_change(self, job: Job) -> Job:
         """Encrypt what a swap writes of a job."""

@@ -37,6 +37,11 @@ def wrap(key_id: str, ciphertext: bytes) -> bytes:
     return b'%s%s%s%s"}' % (PREFIX, key_id.encode(), DATA, b"".join(text))
 
 
+def wrapped_size(key_id: str, size: int) -> int:
+    """Return the bytes of an envelope around so many bytes of ciphertext."""
+    return len(wrap(key_id, b"")) + 4 * -(-size // 3)
+
+
 def unwrap(data: bytes) -> tuple[str, bytes] | None:
     """Return the key id and the ciphertext of an envelope; None for anything else."""
     if not data.startswith(PREFIX):

@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from holdfast.encryption.envelope import KEY_ID, unwrap, wrap
+from holdfast.encryption.envelope import KEY_ID, unwrap, wrap, wrapped_size
 from holdfast.errors import Fault, MissingExtraError, ValidationError
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+TAG_BYTES = 16
 KEYS_VARIABLE = "HOLDFAST_ENCRYPTION_KEYS"
 FILE_VARIABLE = "HOLDFAST_ENCRYPTION_KEYS_FILE"
 
@@ -103,6 +104,10 @@ class KeyRing:
         nonce = secrets.token_bytes(NONCE_BYTES)
         key_id = self.ids[0]
         return wrap(key_id, nonce + self._ciphers[key_id].encrypt(nonce, data, about.encode()))
+
+    def encrypted_size(self, size: int) -> int:
+        """Return how many bytes so many bytes have when they are encrypted."""
+        return wrapped_size(self.ids[0], NONCE_BYTES + size + TAG_BYTES)
 
     def decrypt(self, data: bytes, about: str) -> bytes:
         """Return data encrypted for this place decrypted; without the key, the same object."""

@@ -57,7 +57,7 @@ class EncryptedStore(StoreProxy):
         if size_fault := inner.capabilities.size_fault:
             self.capabilities = replace(
                 self.capabilities,
-                size_fault=lambda job: size_fault(self._contents.encrypt_job(job)),
+                size_fault=lambda job, size: size_fault(*self._contents.sized(job, size)),
             )
 
     async def add(

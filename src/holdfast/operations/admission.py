@@ -46,7 +46,7 @@ class Admission:
         """Return the job; ``ValidationError`` when it is too large for the store."""
         if len(job.payload) > SMALL_PAYLOAD:
             size_fault = self._store.capabilities.size_fault
-            if size_fault is not None and (fault := size_fault(job)):
+            if size_fault is not None and (fault := size_fault(job, len(job.payload))):
                 raise ValidationError([fault])
         return job
 

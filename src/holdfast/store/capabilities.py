@@ -38,8 +38,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """``configure`` takes ``closed_for``, a timedelta in which no worker claims from the queue."""
     completes_in_transaction: bool = False
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
-    size_fault: Callable[[Job], Fault | None] | None = None
-    """Returns the fault of a job that is too large for the store; None: no store limit."""
+    size_fault: Callable[[Job, int], Fault | None] | None = None
+    """Returns the fault of a job with so many bytes of payload that is too large for the store;
+    None: no store limit."""
 
     @property
     def queue_rule(self) -> re.Pattern[str]:

@@ -49,11 +49,15 @@ def new_fields(job: Job) -> HashFields:
     return own + shared_fields(job)
 
 
-def size_fault(job: Job) -> Fault | None:
-    """Return the fault of a job whose data and options are too large; see M-12."""
+def size_fault(job: Job, payload_bytes: int) -> Fault | None:
+    """Return the fault of a job whose data and options are too large; see M-12.
+
+    The size of its payload is given: the payload may be encrypted later.
+    """
     options = sum(len(value) for value in shared_fields(job) if isinstance(value, str))
-    data = payload_data(job.payload, job.encoding)
-    size = len(data) + len(_json(_options(job))) + options
+    if job.encoding is not Encoding.JSON:
+        payload_bytes = len('""') + 4 * -(-payload_bytes // 3)  # as a string in base64
+    size = payload_bytes + len(_json(_options(job))) + options
     return payload.size_fault(size, LARGEST_JOB)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -32,10 +32,10 @@ from holdfast.copying.progress import (
 from holdfast.maintenance.ticks import PREFIX as CRON
 from holdfast.model.job import Job
 from holdfast.model.reserved import PLACE
+from holdfast.runtime.ahead import ahead
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobExport, Order, PortableStore, Record, RecordWrite, Search, Store
 
-T = TypeVar("T")
 ExportPage = tuple[list[JobExport], str | None]
 
 PAGE = 500
@@ -210,7 +210,7 @@ class Copier:
     async def _copy_jobs(self, note: CopyNote) -> tuple[int, CopyNote]:
         adopted = 0
         target = cast(PortableStore, self._target)
-        async for exports, cursor in _ahead(_exported(self._source, note.cursor)):
+        async for exports, cursor in ahead(_exported(self._source, note.cursor)):
             adopted += sum(await target.adopt(exports))
             note = replace(note, cursor=cursor or note.cursor, jobs=note.jobs + len(exports))
             await write_note(self._target, FROM, note)
@@ -234,7 +234,7 @@ class Copier:
         """Compare both stores job by job; return the differences and the number of jobs."""
         found: list[str] = []
         count = 0
-        async for here, _ in _ahead(_exported(self._source, None)):
+        async for here, _ in ahead(_exported(self._source, None)):
             pairs = zip(here, await self._copies(here), strict=True)
             found += [text for ours, theirs in pairs if (text := _difference(ours, theirs))]
             count += len(here)
@@ -275,19 +275,6 @@ def _copied_record(record: Record) -> RecordWrite:
     if record.kind == PLACE:
         data = msgspec.json.encode({**msgspec.json.decode(data), "cursor": None})
     return RecordWrite(kind=record.kind, key=record.key, data=data)
-
-
-async def _ahead(pages: AsyncGenerator[T, None]) -> AsyncIterator[T]:
-    """Yield what another iterator yields, which reads the next page meanwhile."""
-    reading = asyncio.ensure_future(anext(pages, None))
-    try:
-        while (page := await reading) is not None:
-            reading = asyncio.ensure_future(anext(pages, None))
-            yield page
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-        await pages.aclose()
 
 
 async def _exported(store: Store, cursor: str | None) -> AsyncGenerator[ExportPage, None]:

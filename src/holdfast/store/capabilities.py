@@ -22,6 +22,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """All writes that one turn of the event loop requests share one transaction."""
     parallel_writes: int = 1
     """How many ``add`` calls side by side are faster than one after the other."""
+    reads_elsewhere: bool = False
+    """Another process reads: a caller that asks for the next page early can compute meanwhile."""
     events_may_lag: bool = False
     """Events may arrive late, while ``ended`` is always current."""
     reserved_queues: frozenset[str] = frozenset()

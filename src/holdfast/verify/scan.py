@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from holdfast.model.job import DependencyKind, Job, Transition
 from holdfast.operations.workers import workers
+from holdfast.runtime.ahead import ahead
 from holdfast.store import Order, Search, Store
 from holdfast.verify.checker import GRACE, ORDER_SLACK, Checker, Report
 from holdfast.verify.rules import matches_history, waited_for_children
@@ -21,6 +24,19 @@ OnJob = Callable[[Job, Sequence[Transition]], None]
 
 JobRead = tuple[Job, list[Transition]]
 
+TURN = 25
+"""Jobs that are checked before other tasks get a turn."""
+
+
+class JobsRead(NamedTuple):
+    """A page of jobs."""
+
+    now: datetime
+    size: int
+    """How many jobs the page had."""
+    jobs: Mapping[str, JobRead]
+    """Those that matched their history, in the order of the page."""
+
 
 async def verify(
     store: Store,
@@ -31,13 +47,22 @@ async def verify(
 ) -> Report:
     """Check every job in a store against its audit records; workers may run meanwhile."""
     checker = Checker(witness, has_workers=await _has_workers(store), order_slack=order_slack)
+    pages = _pages(store)
+    async for page in ahead(pages) if store.capabilities.reads_elsewhere else pages:
+        await _check(store, checker, page, on_job)
+    return checker.finish()
+
+
+async def _pages(store: Store) -> AsyncGenerator[JobsRead, None]:
+    """Yield all jobs in order of submission, with their histories, page by page."""
     cursor: str | None = None
     while True:
         page = await store.find(Search(order=Order.CREATED_ASC, cursor=cursor, limit=PAGE))
-        await _check(store, checker, page.jobs, on_job)
+        now = store.now()
+        yield JobsRead(now, len(page.jobs), await _read(store, page.jobs))
         cursor = page.next_cursor
         if cursor is None:
-            return checker.finish()
+            return
 
 
 async def _has_workers(store: Store) -> bool:
@@ -46,13 +71,14 @@ async def _has_workers(store: Store) -> bool:
     return any(worker.started_at < long_ago for worker in await workers(store))
 
 
-async def _check(store: Store, checker: Checker, jobs: Sequence[Job], on_job: OnJob | None) -> None:
-    now = store.now()
-    read = await _read(store, jobs)
-    checker.moving += len(jobs) - len(read)
+async def _check(store: Store, checker: Checker, page: JobsRead, on_job: OnJob | None) -> None:
+    read = page.jobs
+    checker.moving += page.size - len(read)
     parents = await _parents(store, read)
-    for job, history in (read[job.id] for job in jobs if job.id in read):
-        checker.check(job, history, parents.get(job.id, {}), now=now)
+    for number, (job, history) in enumerate(read.values()):
+        if number % TURN == 0:
+            await asyncio.sleep(0)  # the next page is read meanwhile
+        checker.check(job, history, parents.get(job.id, {}), now=page.now)
         if on_job is not None:
             on_job(job, history)
 
@@ -77,7 +103,7 @@ async def _read(store: Store, jobs: Sequence[Job]) -> dict[str, JobRead]:
         if not before:
             break
         current = {job.id: job for job in await store.get(list(before)) if job is not None}
-    return done
+    return {job.id: done[job.id] for job in jobs if job.id in done}
 
 
 async def _parents(

@@ -72,7 +72,10 @@ class PostgresStore:
 
     # Two at once: while the server writes one group of jobs, the next one is read and packed.
     capabilities = Capabilities(
-        parallel_writes=2, events_may_lag=True, completes_in_transaction=True
+        parallel_writes=2,
+        reads_elsewhere=True,
+        events_may_lag=True,
+        completes_in_transaction=True,
     )
 
     def __init__(

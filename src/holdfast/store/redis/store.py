@@ -74,6 +74,7 @@ class RedisStore:
     """
 
     capabilities = Capabilities(
+        reads_elsewhere=True,
         size_fault=size_fault,
         reserved_queues=frozenset({OWN_KEYS}),
         bullmq_names=True,

@@ -28,7 +28,7 @@ async def keyed(diary: str) -> None:
     await _stay(diary)
 
 
-@app.task("paced", limit=LimitRule(rate=5, per=timedelta(seconds=1)))
+@app.task("paced", limit=LimitRule(rate=20, per=timedelta(seconds=1)))
 async def paced() -> int:
     return os.getpid()
 

@@ -153,21 +153,19 @@ async def test_silent_loop_is_not_alive_and_a_reason_not_ready() -> None:
 async def test_probe_bounds_requests_and_connections() -> None:
     probe = Probe(ManualClock(), lambda: "", several=False)
     async with probe.serving("127.0.0.1", 0) as port:
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_OPEN)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        refused = await reader.read()
-        writer.close()
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * MOST_OPEN)]
+        among_silent = await fetched(port, "/live")
+        closed = [reader for reader, _ in idle if reader.at_eof() or reader.exception()]
         for _, line in idle:
             line.close()
-            await line.wait_closed()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /live HTTP/1.1\r\nx: " + b"a" * 100_000)
         flooded = await reader.read()
         writer.close()
         after = await fetched(port, "/live")
 
-    assert (b"", b"") == (refused, flooded)
-    assert 200 == after[0]
+    assert (200, 200, b"") == (among_silent[0], after[0], flooded)
+    assert MOST_OPEN + 1 == len(closed)
 
 
 def test_names_beyond_the_limit_share_their_labels() -> None:

@@ -257,3 +257,49 @@ async def test_the_event_of_a_failure_names_its_kind(
 
     (line,) = events.all("job.failed") + events.all("job.dead")
     assert text == line["error"]
+
+
+class _EndingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+
+class _SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class _HiddenError(Exception):
+    @property
+    def __class__(self) -> type:  # what isinstance asks
+        raise KeyboardInterrupt
+
+
+@pytest.mark.req("M-7")
+@pytest.mark.parametrize("error", [_EndingError, _SilentError, _HiddenError])
+async def test_exception_whose_own_code_raises_fails_its_job_only(
+    app: Holdfast, error: type[Exception]
+) -> None:
+    @app.task("loop", max_attempts=1)
+    async def on_the_loop() -> None:
+        raise error
+
+    @app.task("thread", max_attempts=1)
+    def in_a_thread() -> None:
+        raise error
+
+    @app.task("next")
+    async def following() -> None: ...
+
+    async with working(app):
+        jobs = [await app.submit(type_) for type_ in ("loop", "thread")]
+        failed = [await app.wait(job.job_id, timeout=10) for job in jobs]
+        after = await app.wait((await app.submit("next")).job_id, timeout=10)
+
+    assert [State.DEAD_LETTER] * 2 == [status.state for status in failed]
+    failures = [status.failure for status in failed if status.failure is not None]
+    assert ["UNDESCRIBED"] * 2 == [failure.code for failure in failures]
+    assert all(error.__name__ in failure.message for failure in failures)
+    assert State.COMPLETED is after.state

@@ -26,9 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 WORKERS = 3
 PER = timedelta(seconds=1)
-MOST = 5
-SLACK = timedelta(seconds=0.1)
-"""A job that was submitted after its window opened starts when it was submitted, not before."""
+RATE = 20
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -110,16 +108,12 @@ async def test_the_job_of_a_killed_process_continues_at_once_under_a_supervisor(
 
 
 async def test_a_rate_limit_holds_across_processes(app: Holdfast) -> None:
-    jobs = [(await app.submit("paced")).job_id for _ in range(4 * MOST)]
+    jobs = [(await app.submit("paced")).job_id for _ in range(4 * RATE)]
     for job_id in jobs:
         assert State.COMPLETED is await ended(app, job_id, timeout=60)
 
     histories = await app.store.history(jobs)
     starts = sorted(edge.at for edges in histories for edge in edges if edge.event is Event.CLAIM)
-    windows = [[starts[0]]]
-    for start in starts[1:]:
-        if start < windows[-1][0] + PER - SLACK:
-            windows[-1].append(start)
-        else:
-            windows.append([start])
-    assert MOST == max(len(window) for window in windows)
+    most = max(sum(at <= each < at + PER for each in starts) for at in starts)
+    assert most <= RATE + RATE // 10
+    assert len(starts) / ((starts[-1] - starts[0]) / PER) >= 0.9 * RATE

@@ -45,6 +45,8 @@ from holdfast.worker.outcomes import (
 from holdfast.worker.traces import MAX_TRACE, trace_of
 
 MAX_MESSAGE = 4096
+UNDESCRIBED = "UNDESCRIBED"
+"""The failure code of an exception whose own code raises while it is described."""
 
 
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
@@ -123,7 +125,19 @@ def _current(job: Job) -> CurrentJob:
 def failed(
     handler: Handler, error: BaseException, blamed: Mapping[str, str] | None = None
 ) -> Outcome:
-    """Return the outcome for an exception of a handler; ``blamed`` names what else raised it."""
+    """Return the outcome for an exception of a handler; ``blamed`` names what else raised it.
+
+    To describe an exception runs its own code, which may raise anything, too.
+    """
+    try:
+        return _described(handler, error, blamed)
+    except BaseException as fault:  # noqa: BLE001  # no exception of a handler ends the worker
+        name, why = type.__repr__(type(error)), type.__repr__(type(fault))
+        message = f"the handler raised {name}, which cannot be described: its own code raised {why}"
+        return system_failure(message, UNDESCRIBED)
+
+
+def _described(handler: Handler, error: BaseException, blamed: Mapping[str, str] | None) -> Outcome:
     match error:
         case asyncio.CancelledError():
             return system_failure("the handler cancelled itself", "CANCELLED_ITSELF")

@@ -54,7 +54,8 @@ class Probe:
         self._is_ready = is_ready
         self._several = several
         self._started = clock.now().timestamp()
-        self._open = 0
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        """The connections, the oldest first."""
         self._pages = {"/live": self._live, "/ready": self._ready, "/metrics": self._metrics}
 
     @contextlib.asynccontextmanager
@@ -67,10 +68,9 @@ class Probe:
             server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= MOST_OPEN:
-            writer.close()
-            return
-        self._open += 1
+        if len(self._open) >= MOST_OPEN:
+            self._close_oldest()
+        self._open[writer] = None
         try:
             async with asyncio.timeout(PATIENCE):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -79,8 +79,14 @@ class Probe:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a client that leaves or dawdles gets no response
         finally:
-            self._open -= 1
+            self._open.pop(writer, None)
             writer.close()
+
+    def _close_oldest(self) -> None:
+        """Make room: silent clients must not keep the probe of an orchestrator out."""
+        oldest = next(iter(self._open))
+        del self._open[oldest]
+        oldest.transport.abort()
 
     def _answer(self, head: bytes) -> bytes:
         method, target, *_ = [*head.split(b"\r\n", 1)[0].decode("latin-1").split(" "), "", ""]

@@ -21,10 +21,10 @@ FIRST_WATCH = 0.5
 """How long the first suspect is watched, in seconds; the second half of it, the third a third."""
 
 GROUP_WATCH = 0.05
-"""How long suspects are watched at least, and those that lost only one worker."""
+"""How long suspects are watched that lost only one worker."""
 
-CROWD_WATCH = 0.005
-"""The same when more have survived than a crash leaves over: hardly one of them is guilty."""
+LEAST_WATCH = 0.002
+"""How long suspects are watched at least, however many have survived."""
 
 LAST_GROUP = 32
 """How many suspects may start together if they have one attempt left after this one."""
@@ -97,8 +97,7 @@ class Quarantine:
 
     def _patience(self) -> float:
         """Return for how long to watch the next group, in seconds."""
-        shortest = GROUP_WATCH if self._survivors < 2 * LAST_GROUP else CROWD_WATCH
-        return max(shortest, FIRST_WATCH / (1 + self._survivors))
+        return max(LEAST_WATCH, FIRST_WATCH / (1 + self._survivors))
 
     def _watch(self, admitted: Sequence[Run], seconds: float) -> None:
         for run in admitted:

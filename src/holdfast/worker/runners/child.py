@@ -200,7 +200,10 @@ class ParentConnection:
     def send(self, message: ChildMessage) -> None:
         """Send a message to the worker."""
         with self._sending:
-            self._sock.sendall(frame(message))
+            try:
+                self._sock.sendall(frame(message))
+            except (BrokenPipeError, ConnectionResetError):
+                _die()  # with the worker, before anything prints
 
     def ask(self, question: Question) -> object:
         """Send a question and wait for its answer; raise the error it caused."""
@@ -216,7 +219,7 @@ class ParentConnection:
         while data := self._receive():
             for message in unframer.feed(data):
                 self._handle(message)
-        os.killpg(0, signal.SIGKILL)
+        _die()
 
     def _receive(self) -> bytes:
         try:
@@ -321,6 +324,11 @@ def _die_with_parent() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _die() -> None:
+    """End this process and what its handler started."""
+    os.killpg(0, signal.SIGKILL)
 
 
 def _not_found(type_: str) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,13 +18,26 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode, TraceFlags, get_current_span
 
-from holdfast import Holdfast, JobContext, PermanentError, Worker
+from holdfast import (
+    AttemptCall,
+    Holdfast,
+    JobContext,
+    Middleware,
+    PermanentError,
+    State,
+    Worker,
+)
 from holdfast.contrib.otel import OpenTelemetry
+from tests.worker.rig import EventLog
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from opentelemetry.sdk.trace import ReadableSpan
+
+    from holdfast.model.job import Job
 
 
 class Telemetry:
@@ -109,13 +123,46 @@ async def test_attempt_links_to_its_submission_through_a_spawned_job() -> None:
     }.items() <= attributes.items()
 
 
+async def test_write_of_an_outcome_is_a_span_inside_the_attempt() -> None:
+    telemetry = Telemetry()
+    await _ran(_app(telemetry), "parent", queue="q")
+
+    settles = telemetry.named("settle q")
+
+    parents = {span.context.span_id for span in telemetry.named("process q")}
+    assert [SpanKind.CLIENT] * 2 == [span.kind for span in settles]
+    assert parents == {span.parent.span_id for span in settles if span.parent}
+    assert all((span.end_time or 0) >= (span.start_time or 1) for span in settles)
+
+
+async def test_middleware_that_fails_after_the_write_is_logged() -> None:
+    class Failing(Middleware):
+        def attempt(self, call: AttemptCall) -> AbstractContextManager[None]:
+            return nullcontext()
+
+        def settled(self, jobs: Sequence[Job], began: datetime, ended: datetime) -> None:
+            raise ValueError(f"no {len(jobs)}")
+
+    app, log = Holdfast("memory://"), EventLog()
+    app.middleware(Failing())
+    app.task("work")(lambda: None)
+
+    async with app:
+        job = await app.submit("work")
+        await Worker(app, observer=log).run(burst=True)
+        status = await app.get(job.job_id)
+
+    assert State.COMPLETED is status.state
+    assert ["ValueError('no 1')"] == [each["error"] for each in log.all("middleware.failed")]
+
+
 async def test_attempt_continues_the_trace_by_option() -> None:
     telemetry = Telemetry()
     await _ran(_app(telemetry, parent=True), "parent", queue="q")
 
     spans = telemetry.spans.get_finished_spans()
 
-    assert 4 == len(spans)
+    assert 6 == len(spans)
     assert 1 == len({span.context.trace_id for span in spans})
 
 

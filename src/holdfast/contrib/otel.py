@@ -8,8 +8,9 @@ and the propagator are the program's own; a job that is not sampled costs a few 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.errors import MissingExtraError
+from holdfast.model.job import Job
 from holdfast.model.submission import Submission
 from holdfast.runtime.version import __version__
 from holdfast.tasks.middleware import AttemptCall, AttemptOutcome, Middleware
@@ -30,6 +32,7 @@ except ImportError:
 
 SYSTEM = "holdfast"
 NAME = "holdfast"
+MOST_ENDED = 10_000
 NO_ERROR = frozenset(
     {
         AttemptOutcome.COMPLETED,
@@ -40,6 +43,8 @@ NO_ERROR = frozenset(
 )
 """Outcomes that are no error: the handler returned, or something stopped it on purpose."""
 TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+UNSAMPLED = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][02468ace]").fullmatch
+"""The context of a span that was not sampled: the lowest bit of its flags is not set."""
 
 Attributes = Mapping[str, Any]
 
@@ -66,6 +71,8 @@ class OpenTelemetry(Middleware):
         self._provider = tracer_provider
         self._tracer = trace.get_tracer(NAME, __version__, tracer_provider)
         self._metrics = _MessagingMetrics(meter_provider) if metrics else None
+        self._ended: dict[tuple[str, int], SpanContext] = {}
+        """The spans of attempts in this process whose outcomes are not written yet."""
 
     def submitting(self, submission: Submission) -> Submission:
         """Make a span for a submission, and put its context into the job's headers."""
@@ -86,13 +93,14 @@ class OpenTelemetry(Middleware):
 
     def skips(self, headers: Mapping[str, str]) -> bool:
         """Whether an attempt is neither traced nor measured."""
-        return self._metrics is None and _is_unsampled(headers)
+        return self._metrics is None and UNSAMPLED(headers.get("traceparent", "")) is not None
 
     @contextmanager
     def attempt(self, call: AttemptCall) -> Generator[None, None, None]:
         """Make a span for an attempt, current while the handler runs."""
         attributes, begun = _processes(call.queue, call.type), perf_counter()
-        with nullcontext() if _is_unsampled(call.headers) else self._traced(call, attributes):
+        unsampled = UNSAMPLED(call.headers.get("traceparent", "")) is not None
+        with nullcontext() if unsampled else self._traced(call, attributes):
             try:
                 yield
             finally:
@@ -102,11 +110,14 @@ class OpenTelemetry(Middleware):
     @contextmanager
     def _traced(self, call: AttemptCall, attributes: Attributes) -> Generator[None, None, None]:
         within = propagate.extract(dict(call.headers)) if self._parent else None
+        link = None if self._parent else _creation(call.headers)
         span = self._tracer.start_span(
-            f"process {call.queue}", within, kind=SpanKind.CONSUMER, attributes=attributes
+            f"process {call.queue}",
+            within,
+            kind=SpanKind.CONSUMER,
+            attributes={**attributes, **_described(call)},
+            links=(link,) if link is not None else (),
         )
-        if span.is_recording():
-            _describe(span, call, linked=not self._parent)
         token = otel_context.attach(trace.set_span_in_context(span))
         try:
             yield
@@ -115,8 +126,33 @@ class OpenTelemetry(Middleware):
             if span.is_recording():
                 _conclude(span, call)
             span.end()
-            if call.runner == "process":  # the child may be killed before the exporter's next look
+            if call.runner != "process":
+                self._note(call, span)
+            else:  # the child may be killed before the exporter's next look
                 _flush(self._provider or trace.get_tracer_provider())
+
+    def _note(self, call: AttemptCall, span: Span) -> None:
+        if span.get_span_context().trace_flags.sampled:
+            self._ended[call.job_id, call.attempt] = span.get_span_context()
+            if len(self._ended) > MOST_ENDED:  # nothing is written about a lost lease
+                self._ended.pop(next(iter(self._ended)), None)
+
+    def settled(self, jobs: Sequence[Job], began: datetime, ended: datetime) -> None:
+        """Make a span for the write of an outcome, inside that of its attempt."""
+        if not self._ended:
+            return
+        for job in jobs:
+            attempt = self._ended.pop((job.id, job.attempt), None)
+            if attempt is None:
+                continue
+            span = self._tracer.start_span(
+                f"settle {job.queue}",
+                trace.set_span_in_context(trace.NonRecordingSpan(attempt), otel_context.Context()),
+                kind=SpanKind.CLIENT,
+                attributes={**_settles(job.queue, job.type), "messaging.message.id": job.id},
+                start_time=_nanoseconds(began),
+            )
+            span.end(_nanoseconds(ended))
 
 
 class _MessagingMetrics:
@@ -158,6 +194,15 @@ def _processes(queue: str, type_: str) -> Attributes:
     return _attributes(queue, type_, "process", "process")
 
 
+@lru_cache(maxsize=1024)
+def _settles(queue: str, type_: str) -> Attributes:
+    return _attributes(queue, type_, "settle", "settle")
+
+
+def _nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000) * 1000
+
+
 def _attributes(queue: str | None, type_: str, name: str, kind: str) -> Attributes:
     # Without a queue of its own, a job gets that of its task, which may be declared elsewhere.
     destination = {"messaging.destination.name": queue} if queue else {}
@@ -170,15 +215,15 @@ def _attributes(queue: str | None, type_: str, name: str, kind: str) -> Attribut
     }
 
 
-def _describe(span: Span, call: AttemptCall, *, linked: bool) -> None:
-    span.set_attribute("messaging.message.id", call.job_id)
-    span.set_attribute("messaging.message.body.size", call.payload_size)
-    span.set_attribute("holdfast.attempt", call.attempt)
-    span.set_attribute("messaging.client.id", call.worker)
-    if call.correlation_id:
-        span.set_attribute("messaging.message.conversation_id", call.correlation_id)
-    if linked and (creation := _creation(call.headers)) is not None:
-        span.add_link(creation.context)
+def _described(call: AttemptCall) -> Attributes:
+    named = {"messaging.message.conversation_id": call.correlation_id}
+    return {
+        "messaging.message.id": call.job_id,
+        "messaging.message.body.size": call.payload_size,
+        "messaging.client.id": call.worker,
+        "holdfast.attempt": call.attempt,
+        **(named if call.correlation_id else {}),
+    }
 
 
 def _creation(headers: Mapping[str, str]) -> Link | None:
@@ -197,19 +242,16 @@ def _creation(headers: Mapping[str, str]) -> Link | None:
 def _conclude(span: Span, call: AttemptCall) -> None:
     if call.outcome is None:
         return
-    span.set_attribute("holdfast.outcome", str(call.outcome))
-    span.set_attribute("holdfast.will_retry", call.will_retry)
+    ended: Attributes = {
+        "holdfast.outcome": str(call.outcome),
+        "holdfast.will_retry": call.will_retry,
+    }
+    span.set_attributes(ended)
     if call.outcome not in NO_ERROR:
         span.set_attribute("error.type", _error_type(call))
         span.set_status(Status(StatusCode.ERROR, str(call.outcome)))
         if call.exception is not None:
             span.record_exception(call.exception)
-
-
-def _is_unsampled(headers: Mapping[str, str]) -> bool:
-    """Whether the headers name a span that was not sampled."""
-    found = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
-    return found is not None and not int(found[3], 16) & trace.TraceFlags.SAMPLED
 
 
 def _error_type(call: AttemptCall) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
-from functools import lru_cache
 from typing import Self
 
 import msgspec
@@ -247,7 +246,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_EXTRA = Extra()
-_read_extra = lru_cache(1024)(msgspec.json.Decoder(Extra).decode)
+_read_extra = msgspec.json.Decoder(Extra).decode
 
 
 def extra_document(extra: Extra) -> bytes | None:

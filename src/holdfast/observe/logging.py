@@ -57,6 +57,7 @@ _LEVEL_OF = {
     "store.not_notified": logging.WARNING,
     "maintenance.failed": logging.ERROR,
     "results.lost": logging.WARNING,
+    "middleware.failed": logging.WARNING,
     "item.quarantined": logging.WARNING,
     "store.clock_set": logging.WARNING,
     "store.unsafe": logging.ERROR,

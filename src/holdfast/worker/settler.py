@@ -178,6 +178,7 @@ class Settler:
             await self._notes.written(run.fence for run, _ in outcomes)
         if self._store.capabilities.closes_queues:
             outcomes = [(run, await self._closed(run, outcome)) for run, outcome in outcomes]
+        began = self._store.now()
         jobs, has_dependents = await decide_and_swap(
             self._store, [run.job for run, _ in outcomes], partial(self._decide, outcomes)
         )
@@ -186,9 +187,20 @@ class Settler:
                 self._report_stale(run, after)
             elif self._reports:
                 self._report(run, after)
+        if seen := [run for run, _ in outcomes if run.handler.seams.middleware.settles]:
+            self._show(seen, began)
         self._released([run for run, _ in outcomes])
         if has_dependents:
             await release_dependents(self._store)
+
+    def _show(self, runs: Sequence[Run], began: datetime) -> None:
+        """Show middleware what was written; all tasks of a worker have the same."""
+        jobs = [run.job for run in runs]
+        for middleware in runs[0].handler.seams.middleware.settles:
+            try:
+                middleware.settled(jobs, began, self._store.now())
+            except Exception as error:  # noqa: BLE001  # the outcomes are written
+                self._observer.emit("middleware.failed", error=repr(error))
 
     async def _closed(self, run: Run, outcome: Outcome) -> Outcome:
         """Close the queue of a job that met a rate limit; the job then waits as the next one."""

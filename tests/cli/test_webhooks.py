@@ -27,6 +27,8 @@ def test_webhook_is_added_shown_rotated_and_removed(place: Place) -> None:
     )
     assert secret not in place.run("webhooks").output + place.run("webhooks", "--json").output
 
+    assert not place.json("webhooks", "disable", made["id"])["enabled"]
+    assert f"webhook {made['id']} is enabled" in place.run("webhooks", "enable", made["id"]).output
     rotated = place.json("webhooks", "rotate", made["id"])
     assert secret == rotated["secrets"][1]
     assert 0 == place.run("webhooks", "remove", made["id"]).exit_code

@@ -139,6 +139,8 @@ async def test_client_and_commands_manage_webhooks_of_a_service() -> None:
         await client.webhooks.resend(page.deliveries[0].id)
         await receiver.wait_for(2)
         rotated = await client.webhooks.rotate(made.id)
+        off = await client.webhooks.switch(made.id, enabled=False)
+        on = await client.webhooks.switch(made.id, enabled=True)
         commands = (("--json",), ("deliveries",), ("remove", "x"))
         shown, seen, unknown = [
             await asyncio.to_thread(_command, "webhooks", *one, "--url", served.url)
@@ -155,6 +157,7 @@ async def test_client_and_commands_manage_webhooks_of_a_service() -> None:
     Verifier(made.secrets[0]).verify(call.body, call.headers)
     assert [(made.id, made.url, made.states)] == [(w.id, w.url, w.states) for w in listed]
     assert (2, made.secrets) == (len(rotated.secrets), rotated.secrets[1:])
+    assert (False, True, ()) == (off.enabled, on.enabled, off.secrets)
     assert [made.id] == [one["id"] for one in json.loads(shown.output)]
     assert page.deliveries[0].id in seen.output
     assert unknown.exit_code

@@ -22,7 +22,7 @@ T = TypeVar("T")
 @store_options
 @click.pass_context
 def webhooks(ctx: click.Context, url: str | None, as_json: bool) -> None:
-    """List webhooks; add, remove or rotate one; show and resend deliveries."""
+    """List webhooks; add, switch, rotate or remove one; show and resend deliveries."""
     if ctx.invoked_subcommand is not None:
         ctx.obj = url
         return
@@ -61,6 +61,33 @@ def remove(ctx: click.Context, webhook_id: str, url: str | None, as_json: bool) 
     _on(ctx, url, lambda app: app.webhooks.remove(webhook_id))
     report = {"webhook": webhook_id, "removed": True}
     answer(report, as_json=as_json, show=lambda: click.echo(f"webhook {webhook_id} is removed"))
+
+
+@webhooks.command()
+@click.argument("webhook_id", metavar="ID")
+@store_options
+@click.pass_context
+def disable(ctx: click.Context, webhook_id: str, url: str | None, as_json: bool) -> None:
+    """Make no messages for a webhook until it is enabled again."""
+    _switch(ctx, url, webhook_id, enabled=False, as_json=as_json)
+
+
+@webhooks.command()
+@click.argument("webhook_id", metavar="ID")
+@store_options
+@click.pass_context
+def enable(ctx: click.Context, webhook_id: str, url: str | None, as_json: bool) -> None:
+    """Make messages for a webhook again."""
+    _switch(ctx, url, webhook_id, enabled=True, as_json=as_json)
+
+
+def _switch(
+    ctx: click.Context, url: str | None, webhook_id: str, *, enabled: bool, as_json: bool
+) -> None:
+    after = _on(ctx, url, lambda app: app.webhooks.switch(webhook_id, enabled=enabled))
+    word = "enabled" if enabled else "disabled"
+    shown = _masked(after)
+    answer(shown, as_json=as_json, show=lambda: click.echo(f"webhook {webhook_id} is {word}"))
 
 
 @webhooks.command()

@@ -88,8 +88,11 @@ class RemoteWebhooks(Webhooks):
         return await self._service.request("POST", path, Webhook, body, subject=webhook_id)
 
     async def switch(self, webhook_id: str, *, enabled: bool) -> Webhook:
-        """Raise StoreError: a service has no such route."""
-        raise StoreError(_NEEDS_STORE)
+        """Disable a webhook, or enable it again."""
+        body = encode_body({"enabled": enabled})
+        return await self._service.request(
+            "PATCH", _path(webhook_id), Webhook, body, subject=webhook_id
+        )
 
     async def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
         """Make a new secret for messages to callback URLs; older valid ones come with it."""

@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries: add, rotate the secret, remove; what arrived, and send again."""
+"""Webhooks and their deliveries: add, switch, rotate, remove; what arrived, and send again."""
 
 from __future__ import annotations
 
@@ -111,6 +111,18 @@ def _secret(done: str, secret: str) -> ActionDone:
     return ActionDone(message=message, to=("webhooks",))
 
 
+async def switch(visit: Visit) -> ActionDone:
+    """Disable a webhook, or enable it again."""
+    name, enabled = visit.path["webhook"], visit.given("enabled") == "1"
+    try:
+        await _webhooks(visit).switch(name, enabled=enabled)
+    except NotFoundError:
+        return _gone(name)
+    if enabled:
+        return ActionDone(message="The webhook receives messages again.")
+    return ActionDone(message="The webhook is disabled: jobs that end make no messages for it.")
+
+
 async def remove(visit: Visit) -> ActionDone:
     """Remove a webhook."""
     name = visit.path["webhook"]
@@ -156,6 +168,7 @@ SCREENS = (
 ACTIONS = (
     Action(path="/webhooks/add", call="addWebhook", run=add),
     Action(path="/webhooks/{webhook}/rotate", call="rotateWebhookSecret", run=rotate),
+    Action(path="/webhooks/{webhook}/switch", call="switchWebhook", run=switch),
     Action(path="/webhooks/{webhook}/remove", call="removeWebhook", run=remove),
     Action(path="/deliveries/{delivery}/resend", call="resendDelivery", run=resend),
 )

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, flag, integer, text, text_list
@@ -82,6 +83,13 @@ async def remove_webhook(call: Call) -> JsonResponse:
     webhook_id = call.path["webhook_id"]
     await _webhooks(call).remove(webhook_id)
     return JsonResponse(WebhookRemoval(webhook_id))
+
+
+async def switch_webhook(call: Call) -> JsonResponse:
+    """Disable a webhook, or enable it again."""
+    enabled = cast("bool", call.fields["enabled"])
+    switched = await _webhooks(call).switch(call.path["webhook_id"], enabled=enabled)
+    return JsonResponse(WebhookInfo.of(switched))
 
 
 async def rotate_secret(call: Call) -> JsonResponse:
@@ -183,6 +191,21 @@ ENDPOINTS = (
         handler=remove_webhook,
         permission=Permission.ADMINISTER,
         response=WebhookRemoval,
+        errors=("NOT_FOUND",),
+        audited=True,
+    ),
+    Endpoint(
+        method="PATCH",
+        path=f"{_PATH}/{{webhook_id}}",
+        name="switchWebhook",
+        summary="Disable a webhook, or enable it again",
+        description="While it is disabled, no messages are made for jobs that end. Messages that"
+        " exist are still sent.",
+        handler=switch_webhook,
+        permission=Permission.ADMINISTER,
+        body_fields=(replace(flag("enabled", "Whether it receives messages."), required=True),),
+        example={"enabled": False},
+        response=WebhookInfo,
         errors=("NOT_FOUND",),
         audited=True,
     ),

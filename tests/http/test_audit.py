@@ -55,6 +55,21 @@ async def test_audit_log_records_calls_that_change_something(site: Site) -> None
     assert cancelled.headers["x-request-id"] == cancel["request_id"]
 
 
+async def test_audit_log_keeps_no_payload_and_no_secret(site: Site) -> None:
+    admin = await site.key(Role.ADMIN)
+    body = {"type": "greet", "name": "morning", "expression": "0 6 * * *"}
+    made = await site.post(f"{API}/schedules", {**body, "payload": {"iban": "DE89"}}, key=admin)
+    reason = {"reason": "x" * 180 + " password=" + "s3cret" * 9}
+    await site.post(f"{API}/queues/q/pause", reason, key=admin)
+
+    paused, created = (await _entries(site, admin, "createSchedule", "pauseQueue"))[:2]
+
+    assert 201 == made.status
+    assert "morning" in created["detail"]
+    assert "DE89" not in created["detail"]
+    assert "s3cret" not in paused["detail"]
+
+
 async def test_audit_entries_are_deleted_after_ninety_days() -> None:
     clock = ManualClock()
     async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:

@@ -288,8 +288,8 @@ def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
     (tmp_path / "jobs_here.py").write_text(APP, "utf-8")
     url = f"sqlite:///{tmp_path}/jobs.db"
     folders = [str(tmp_path), *sys.path]
-    settings = environment(PYTHONPATH=os.pathsep.join(folders), HOLDFAST_LISTEN_PORT="0")
-    command = [sys.executable, "-m", "holdfast", "dev", "--no-reload", "jobs_here", "--url", url]
+    settings = environment(PYTHONPATH=os.pathsep.join(folders))
+    command = [sys.executable, "-m", "holdfast", "dev", "jobs_here", "--port=0", f"--url={url}"]
     with running(command, cwd=tmp_path, env=settings, stderr=PIPE) as process:
         assert process.stderr is not None
         address = ""
@@ -305,6 +305,23 @@ def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
         process.wait(TIMEOUT)
 
     assert (0, "hello Ada") == (process.returncode, done["result"]["output"])
+
+
+def test_dev_command_names_the_port_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "jobs_here.py").write_text(APP, "utf-8")
+    settings = environment(PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "holdfast", "dev", "jobs_here", f"--port={port}"]
+        with running(command, cwd=tmp_path, env=settings, stderr=PIPE) as process:
+            assert process.stderr is not None
+            said = next(line for line in process.stderr if line.startswith("dashboard"))
+            process.send_signal(signal.SIGTERM)
+            process.stderr.read()
+            process.wait(TIMEOUT)
+
+    assert f"dashboard  unavailable: port {port}: " in said
+    assert said.endswith("; name another with --port\n")
 
 
 def test_flags_give_profiles_limits_and_webhook_settings(tmp_path: Path) -> None:

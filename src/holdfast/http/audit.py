@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.api.responses import AuditEntry
 from holdfast.http.permissions import Caller
+from holdfast.observe.redaction import Redaction
 from holdfast.store import RecordWrite, Store
 from holdfast.store.damage import readable
 
@@ -34,7 +35,7 @@ class Audit:
         action: str,
         *,
         target: str,
-        detail: bytes,
+        detail: str,
         client: str,
         request_id: str,
     ) -> AuditEntry:
@@ -48,7 +49,7 @@ class Audit:
             namespace=caller.namespace,
             action=action,
             target=target,
-            detail=detail[:MAX_DETAIL].decode("utf-8", "replace").replace("\x00", ""),
+            detail=detail,
             client=client,
         )
         await self._keep(entry)
@@ -77,6 +78,21 @@ class Audit:
         await self._store.keep([audit_write(entry)])
 
 
+def detail_of(body: bytes, redaction: Redaction) -> str:
+    """Return what an entry keeps of a body: its beginning, no payload, secrets masked."""
+    try:
+        fields = _FIELDS.decode(body)
+    except msgspec.MsgspecError:
+        kept = body
+    else:
+        fields.pop("payload", None)
+        kept = msgspec.json.encode(fields)
+    # A secret that the end of the text cuts in two would not be recognised.
+    text = kept[: 2 * MAX_DETAIL].decode("utf-8", "replace").replace("\x00", "")
+    return redaction.text(text)[:MAX_DETAIL]
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SORTABLE = "%Y%m%dT%H%M%S.%fZ"
 
 

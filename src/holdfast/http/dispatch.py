@@ -9,7 +9,7 @@ import msgspec
 from holdfast.api.errors import ErrorResponse, RequestError, error_body
 from holdfast.api.responses import AuditEntry
 from holdfast.http import requests
-from holdfast.http.audit import Audit
+from holdfast.http.audit import Audit, detail_of
 from holdfast.http.capacity import NO_KEY, BodyBytes, KeyUse, Turn
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import read_fields, read_query
@@ -155,11 +155,12 @@ class Dispatcher:
     ) -> AnyResponse:
         audit = Audit(call.operations.store)
         client = scope.get("client")
+        detail = partial(detail_of, call.body, self._service.app.redaction)
         entry = await audit.begin(
             call.caller,
             endpoint.name,
             target=scope["path"],
-            detail=call.body,
+            detail=await off_loop(len(call.body), detail),
             client=client[0] if client else "",
             request_id=request_id,
         )

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.payload import clean
 from holdfast.model.times import format_duration, parse_duration, parse_timestamp, shown
+from holdfast.runtime.off_loop import take_a_break
 
 NULL = msgspec.Raw(b"null")
 Schema = Mapping[str, object]
@@ -80,6 +81,7 @@ def check_rest(body: bytes, large: Collection[str]) -> None:
         return
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
         parts = _large_parts(frozenset(large)).decode(body)
+        take_a_break()
         size = len(body) - sum(len(bytes(part)) for part in msgspec.structs.astuple(parts))
         if size > MAX_REST:
             message = f"must have at most {MAX_REST} bytes beside {', '.join(large)}, got {size}"

@@ -18,6 +18,7 @@ from holdfast.model.policy import MEBIBYTE
 from holdfast.model.reserved import RESERVED
 from holdfast.model.submission import Submission
 from holdfast.model.times import shown
+from holdfast.runtime.off_loop import take_a_break
 
 
 class _CommonSubmission(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,12 +81,11 @@ def read_submission(body: bytes, *, key: str | None = None) -> Submission:
 
 def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission], bool]:
     """Read a batch, and whether it is atomic."""
-    check_rest(body, ("jobs",))
-    _check_jobs(body)
     if key is None:
         with contextlib.suppress(*_NOT_COMMON):
-            batch = _common_batch.decode(body)
-            return [job.submission() for job in batch.jobs], batch.atomic
+            return _common_jobs(body)
+    check_rest(body, ("jobs",))
+    _check_jobs(body)
     given = raw_fields(body)
     faults = unknown(given, _BATCH)
     atomic = msgspec.json.decode(given["atomic"]) if "atomic" in given else True
@@ -110,22 +110,40 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
     return made, bool(atomic)
 
 
+def _common_jobs(body: bytes) -> tuple[list[Submission], bool]:
+    """Decode a batch at once; one look at a large one, which takes 25 ms, then job by job."""
+    if len(body) <= MAX_REST:
+        batch = _common_batch.decode(body)
+        return [job.submission() for job in batch.jobs], batch.atomic
+    some, atomic = msgspec.structs.astuple(_raw_batch.decode(body))
+    take_a_break()
+    jobs = _bounded_jobs(some, len(body))
+    if len(body) - sum(len(bytes(job)) for job in jobs) > MAX_REST:
+        raise ValueError("large beside its jobs")
+    return [_common.decode(job).submission() for job in jobs], atomic
+
+
 def _check_jobs(body: bytes) -> None:
     """Refuse a large batch with too many jobs, or with jobs that are large beside payloads."""
-    if len(body) <= MAX_REST:
-        return
-    try:
-        some = msgspec.structs.astuple(_some.decode(_jobs_of.decode(body).jobs))
-        jobs = [job for job in some if job is not None]
-    except _NOT_COMMON:
-        return  # read again, to say what is wrong with it
+    if len(body) > MAX_REST:
+        with contextlib.suppress(*_NOT_COMMON):  # read again, to say what is wrong with it
+            (some,) = msgspec.structs.astuple(_jobs_of.decode(body))
+            take_a_break()
+            _bounded_jobs(some, len(body))
+            take_a_break()
+
+
+def _bounded_jobs(some: msgspec.Struct, size: int) -> list[msgspec.Raw]:
+    """Return the jobs of a large batch of so many bytes, if they are neither too many nor large."""
+    jobs = [job for job in msgspec.structs.astuple(some) if job is not None]
     if len(jobs) > MOST_JOBS:
         message = f"must be a list of 1 to {MOST_JOBS} jobs, got more"
         raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
-    size = len(body) - sum(map(_payload_size, jobs))
+    size -= sum(map(_payload_size, jobs))
     if size > MAX_JOBS_REST:
         message = f"must have at most {MAX_JOBS_REST} bytes beside payloads, got {size}"
         raise ValidationError([Fault("body", "TOO_LARGE", message)])
+    return jobs
 
 
 def _payload_size(job: msgspec.Raw) -> int:
@@ -139,17 +157,17 @@ class _PayloadOnly(msgspec.Struct):
     payload: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _JobsOnly(msgspec.Struct):
-    jobs: msgspec.Raw = msgspec.Raw(b"[]")
-
-
 _SomeJobs = msgspec.defstruct(
     "_SomeJobs",
     [(f"job{number}", msgspec.Raw, None) for number in range(MOST_JOBS + 1)],
     array_like=True,
 )
 """The jobs of a batch up to one too many: further ones are skipped, not built."""
-_some = msgspec.json.Decoder(_SomeJobs)
+_JobsOnly = msgspec.defstruct("_JobsOnly", [("jobs", _SomeJobs)])
+_RawBatch = msgspec.defstruct(
+    "_RawBatch", [("jobs", _SomeJobs), ("atomic", bool, True)], forbid_unknown_fields=True
+)
+_raw_batch = msgspec.json.Decoder(_RawBatch)
 _jobs_of = msgspec.json.Decoder(_JobsOnly)
 _payload = msgspec.json.Decoder(_PayloadOnly)
 _BATCH = ("jobs", "atomic")

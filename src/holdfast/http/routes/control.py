@@ -15,7 +15,7 @@ from holdfast.model.queues import QueueScale
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.control_on_store import MOST_SLOTS
 from holdfast.operations.graph import JobGraph
-from holdfast.operations.limits import MOST, LimitInfo
+from holdfast.operations.limits import LimitInfo
 
 
 async def graph(call: Call) -> JsonResponse:

@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from holdfast.errors import Fault, PermanentError, ValidationError
+from holdfast.errors import Fault, PermanentError, QuotaError, ValidationError
 from holdfast.http.endpoint import LARGEST_BODY, LONG_LISTS, Call, Endpoint
 from holdfast.http.fields import (
     NULL,
@@ -38,7 +38,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory, Job, read_extra
 from holdfast.model.payload import MAX_RESULT, PayloadError, encode, encode_result
 from holdfast.model.status import OutputEncoding
-from holdfast.model.submission import Submission
+from holdfast.model.submission import Spawner, Submission
 from holdfast.model.times import shown
 from holdfast.model.validation import MAX_KEY
 from holdfast.runtime.off_loop import off_loop
@@ -121,13 +121,22 @@ async def spawn(call: Call) -> JsonResponse:
     parent = await remote_workers(call).held(fence)
     middleware = call.service.app.registry.seams.middleware
     submission = await middleware.prepared(submission, read_extra(parent.extra).headers)
-    job_id = await submitter.spawn(
-        submission,
-        fence,
-        None if key is None else str(key),
-        extra=parent.extra,
-    )
+    key = None if key is None else str(key)
+    async with call.service.key_limits.counting(call.caller):
+        await _admit_child(call, parent.id, key)
+        job_id = await submitter.spawn(submission, fence, key, extra=parent.extra)
     return JsonResponse(SpawnedBody(job_id), 201)
+
+
+async def _admit_child(call: Call, parent_id: str, key: str | None) -> None:
+    """Raise QuotaError without room for a new child; one that exists already needs none."""
+    try:
+        await call.service.key_limits.admit_jobs(call.caller, 1)
+    except QuotaError:
+        if key is None or await call.operations.store.get([Spawner(parent_id, key).child_id]) == [
+            None
+        ]:
+            raise
 
 
 def _child(job: msgspec.Raw) -> Submission:

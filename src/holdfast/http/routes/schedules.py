@@ -79,7 +79,11 @@ async def resume_schedule(call: Call) -> JsonResponse:
 
 async def run_schedule(call: Call) -> JsonResponse:
     """Submit a job of a schedule now."""
-    return JsonResponse(await call.operations.schedules.run(call.path["name"]), status=202)
+    limits = call.service.key_limits
+    async with limits.counting(call.caller):
+        await limits.admit_jobs(call.caller, 1)
+        submitted = await call.operations.schedules.run(call.path["name"])
+    return JsonResponse(submitted, status=202)
 
 
 async def delete_schedule(call: Call) -> JsonResponse:

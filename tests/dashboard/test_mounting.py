@@ -146,14 +146,17 @@ async def test_payloads_can_be_hidden_or_formatted(app: Holdfast) -> None:
     def form(job: ShownJob) -> str:
         return f"{job.type} for {job.payload['to']}"  # type: ignore[index]
 
-    shown = {}
+    admin = Caller(key_id="ada", name="ada", role=Role.ADMIN)
+    shown, copies = {}, {}
     for name, options in {
         "plain": {},
         "hidden": {"show_payloads": False},
         "formatted": {"format_payload": form},
     }.items():
-        pages = dashboard(app, authorize=authorize, **options)  # type: ignore[arg-type]
-        shown[name] = text_of(await Guest(_site(_starlette(pages))).get(path, x_user="ada"))
+        pages = dashboard(app, authorize=lambda _: admin, **options)  # type: ignore[arg-type]
+        guest = Guest(_site(_starlette(pages)))
+        shown[name] = text_of(await guest.get(path, x_user="ada"))
+        copies[name] = (await guest.get(f"{path}/copy", x_user="ada")).status
         await pages.close()
 
     assert '"ada"' in shown["plain"]
@@ -161,6 +164,7 @@ async def test_payloads_can_be_hidden_or_formatted(app: Holdfast) -> None:
     assert "does not show payloads" in shown["hidden"]
     assert '"ada"' not in shown["hidden"]
     assert "email.send for ada" in shown["formatted"]
+    assert {"plain": 200, "hidden": 403, "formatted": 403} == copies
 
 
 @pytest.mark.slow

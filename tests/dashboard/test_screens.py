@@ -186,41 +186,6 @@ async def test_completion_offers_what_the_store_knows(site: Site, guest: Guest) 
     assert "priority:" in (await guest.get("/complete?q=pri")).json
 
 
-async def test_copy_of_a_job_is_submitted_with_changes(any_site: Site) -> None:
-    guest = Guest(any_site)
-    payload = {"n": 10**30, "to": "ada"}
-    job_id = await any_site.submit("report", payload, tags={"tenant": "acme"}, priority="LOW")
-    form = await guest.get(f"/jobs/{job_id}/copy")
-
-    done = await guest.post(
-        "/submit",
-        {
-            "type": "report",
-            "queue": "default",
-            "priority": "HIGH",
-            "payload": '{"n": 1000000000000000000000000000000, "to": "bob"}',
-            "tags": "tenant=globex",
-        },
-    )
-    made = done.headers["location"].partition("?")[0]
-    copy = (await any_site.get(f"/api/v1{made}")).json
-    stored = (await any_site.get(f"/api/v1{made}/payload")).json["payload"]
-
-    assert "1000000000000000000000000000000" in text_of(form)
-    assert ("HIGH", {"tenant": "globex"}) == (copy["priority"], copy["tags"])
-    assert {"n": 10**30, "to": "bob"} == stored
-
-
-async def test_copy_with_a_broken_payload_changes_nothing(site: Site, guest: Guest) -> None:
-    job_id = await site.submit("report", {"a": 1})
-    await guest.get(f"/jobs/{job_id}/copy")
-
-    back = f"/jobs/{job_id}/copy"
-    reply = await guest.post("/submit", {"type": "report", "payload": "{", "back": back})
-
-    assert "payload is not JSON" in text_of(await guest.follow(reply))
-
-
 async def test_search_finds_by_code_worker_and_the_beginning_of_an_id(any_site: Site) -> None:
     guest = Guest(any_site)
     broken = await failed_job(any_site, code="SMTP_TIMEOUT", message="no answer")

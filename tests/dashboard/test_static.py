@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.dashboard import statics
@@ -12,6 +13,7 @@ from tests.dashboard.visitor import Guest, failed_job
 if TYPE_CHECKING:
     from tests.http.site import Site
 
+DOCS = Path(__file__).parents[2] / "docs" / "dashboard.md"
 MOST_SCRIPT, MOST_LOADED = 8192, 61_440
 
 
@@ -33,6 +35,9 @@ async def test_first_load_is_small(site: Site) -> None:
 
     assert 3 == len(names)
     assert loaded <= MOST_LOADED
+    (requests, size) = re.findall(r"takes (\w+) requests and (\d+) KB", DOCS.read_text("utf-8"))[0]
+    assert "four" == requests
+    assert abs(int(size) - loaded / 1024) < 1.5, "docs/dashboard.md names another size"
 
 
 async def test_files_are_kept_and_old_names_find_nothing(guest: Guest) -> None:

@@ -49,6 +49,25 @@ async def test_webhook_is_added_rotated_and_removed_and_its_secret_shown_once(
     assert [] == await hooks(any_site)
 
 
+async def test_webhook_is_disabled_and_enabled_again(any_site: Site) -> None:
+    guest, back = Guest(any_site), {"back": "/webhooks"}
+    await guest.get("/webhooks")
+    await guest.post("/webhooks/add", {"url": URL, **back})
+    (made,) = await hooks(any_site)
+    switch = f"/webhooks/{made['id']}/switch"
+
+    disabled = await guest.follow(await guest.post(switch, back))
+    (off,) = await hooks(any_site)
+    enabled = await guest.follow(await guest.post(switch, {"enabled": "1", **back}))
+    (on,) = await hooks(any_site)
+    unknown = await guest.follow(await guest.post("/webhooks/none/switch", back))
+
+    assert "Disabled" in text_of(disabled)
+    assert "receives messages again" in text_of(enabled)
+    assert (False, True) == (off["enabled"], on["enabled"])
+    assert "there is no webhook none" in text_of(unknown)
+
+
 @pytest.mark.parametrize("url", ["", "ftp://example.org", "https://127.0.0.1/"])
 async def test_wrong_address_adds_nothing(site: Site, guest: Guest, url: str) -> None:
     await guest.get("/webhooks")

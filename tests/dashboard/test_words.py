@@ -12,6 +12,7 @@ from holdfast.dashboard.payloads import MOST_BYTES, shown_value
 from holdfast.dashboard.rendering import stable
 from holdfast.dashboard.routing import Addresses, segments_of
 from holdfast.dashboard.search import completions, parse, with_state
+from holdfast.dashboard.sentences import spoken
 from holdfast.observe.redaction import Redaction
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
@@ -166,3 +167,16 @@ def test_charts_escape_labels_and_survive_empty_and_flat_series() -> None:
     assert "" == charts.sparkline([], "nothing")
     assert "<rect" in charts.sparkline([0] * 500, "flat")
     assert "" == charts.stacked([("idle", 0, "nothing")], "empty")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("due at 2026-11-18T17:04:44.057487Z", "due at 17:04:44 UTC"),
+        ("due at 2026-11-20T02:00:00Z, later", "due at 2026-11-20 02:00:00 UTC, later"),
+        ("2026-99-99T99:99:99Z is no time", "2026-99-99T99:99:99Z is no time"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_instants_in_a_text_are_those_of_people(text: str, said: str) -> None:
+    assert said == spoken(text, NOW)

@@ -57,6 +57,39 @@ async def test_node_opens_to_its_jobs_and_small_ones_to_each_job(any_site: Site)
     assert 6 == every.body.count(b'class="card"')
 
 
+async def test_page_of_a_job_draws_the_jobs_around_it(any_site: Site) -> None:
+    first, _, last = await fan_out(any_site, 30)
+
+    page = await Guest(any_site).get(f"/jobs/{last}")
+
+    body = page.body.decode()
+    assert 3 == len(re.findall(r'class="card"', body))
+    assert 1 == len(re.findall(r'class="step current"', body))
+    assert f'href="/jobs/{first}"' in body
+    assert "page \N{MULTIPLICATION SIGN} 30" in text_of(page)
+    assert "All 32 jobs" in text_of(page)
+
+
+async def test_page_of_a_job_draws_only_the_neighbours_in_a_long_chain(
+    site: Site, guest: Guest
+) -> None:
+    chain = [await site.submit("step.0")]
+    for number in range(1, 30):
+        chain.append(await site.submit(f"step.{number}", depends_on=[chain[-1]]))
+
+    page = await guest.get(f"/jobs/{chain[15]}")
+
+    drawn = re.findall(r"<title>(step\.\d+),", page.body.decode())
+    assert ["step.14", "step.15", "step.16"] == drawn
+    assert "3 of 30" in text_of(page)
+
+
+async def test_job_that_stands_alone_has_no_drawing(site: Site, guest: Guest) -> None:
+    page = await guest.get(f"/jobs/{await site.submit('alone')}")
+
+    assert b'class="card"' not in page.body
+
+
 async def test_whole_workflow_is_cancelled(any_site: Site) -> None:
     guest = Guest(any_site)
     first, pages, last = await fan_out(any_site, 3)

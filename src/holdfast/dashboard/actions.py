@@ -15,7 +15,7 @@ from holdfast.dashboard.notices import Notice
 from holdfast.dashboard.security import TOKEN_FIELD, FormTokens
 from holdfast.dashboard.visits import Action, Visit
 from holdfast.errors import NotFoundError, ValidationError
-from holdfast.http.audit import Audit
+from holdfast.http.audit import Audit, detail_of
 from holdfast.http.requests import RequestIds
 from holdfast.http.responses import Receive
 
@@ -72,7 +72,7 @@ class ActionRunner:
             visit.caller,
             action.call,
             target=scope["path"],
-            detail=_detail(visit.form),
+            detail=detail_of(_fields(visit.form), visit.service.app.redaction),
             client=client[0] if client else "",
             request_id=self._request_ids.of({}),
         )
@@ -88,7 +88,7 @@ class ActionRunner:
         return Notice(done.message, done.failed), done.to, done.query
 
 
-def _detail(form: Mapping[str, Sequence[str]]) -> bytes:
+def _fields(form: Mapping[str, Sequence[str]]) -> bytes:
     """Return the fields of a form for the audit log, without its token and its way back."""
     kept = {n: v if len(v) > 1 else v[0] for n, v in form.items() if n not in (TOKEN_FIELD, "back")}
     return msgspec.json.encode(kept)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 import msgspec
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from holdfast.dashboard.formats import count, visible
 from holdfast.dashboard.routing import Addresses
@@ -77,6 +78,23 @@ def layout(graph: JobGraph) -> GraphLayout:
         ),
         wide=len(layers) * (WIDE + ACROSS) - ACROSS,
         tall=height,
+    )
+
+
+def nearby(graph: JobGraph, most: int) -> JobGraph:
+    """Return a graph with no more steps than ``most``: of a larger one, the job's neighbours."""
+    if len(graph.nodes) <= most:
+        return graph
+    here = {node.id for node in graph.nodes if node.current}
+    near = dict.fromkeys(here)
+    for edge in graph.edges:
+        if edge.source in here or edge.target in here:
+            near |= dict.fromkeys((edge.source, edge.target))
+    kept = set(list(near)[:most])
+    return replace(
+        graph,
+        nodes=tuple(node for node in graph.nodes if node.id in kept),
+        edges=tuple(e for e in graph.edges if e.source in kept and e.target in kept),
     )
 
 

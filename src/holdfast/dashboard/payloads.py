@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.dashboard.masking import NumberText, masked, read_json
 from holdfast.model.status import JobStatus
 from holdfast.observe.redaction import Redaction
 
@@ -53,12 +54,6 @@ class ShownValue(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
-class _Number(str):
-    """A number as it is written."""
-
-    __slots__ = ()
-
-
 def shown_value(value: object, redaction: Redaction) -> ShownValue:
     """Return a value for a page; ``value`` is undecoded JSON, bytes, or nothing."""
     if isinstance(value, bytes):
@@ -70,7 +65,7 @@ def shown_value(value: object, redaction: Redaction) -> ShownValue:
         text = redaction.text(data[:MOST_TEXT].decode("utf-8", "replace"))
         return ShownValue(text=text, bytes=len(data), note=f"the first {MOST_TEXT:,} characters")
     try:
-        decoded = json.loads(data, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+        decoded = read_json(data)
     except (ValueError, RecursionError):
         text = redaction.text(data[:MOST_TEXT].decode("utf-8", "replace"))
         return ShownValue(text=text, bytes=len(data), note="not readable as JSON")
@@ -115,13 +110,11 @@ class _Tree:
 
     def _scalar(self, name: str, value: Any) -> JsonNode:
         if isinstance(value, str):
-            masked = str(self._redaction.fields({name: str(value)})[name])
-            if isinstance(value, _Number) and masked == value:
-                return JsonNode(kind="number", name=name, text=value)
-            cut = masked[:MOST_TEXT]
-            more = (
-                f" … {len(masked) - len(cut):,} more characters" if len(cut) < len(masked) else ""
-            )
+            text = masked(value, self._redaction, name)
+            if isinstance(text, NumberText):
+                return JsonNode(kind="number", name=name, text=text)
+            cut = text[:MOST_TEXT]
+            more = f" … {len(text) - len(cut):,} more characters" if len(cut) < len(text) else ""
             quoted = json.dumps(cut, ensure_ascii=False) + more
             return JsonNode(kind="text", name=name, text=quoted)
         return JsonNode(kind="word", name=name, text=json.dumps(value))

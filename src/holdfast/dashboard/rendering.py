@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from holdfast.dashboard import charts, formats, graphs, plots
+from holdfast.dashboard.sentences import spoken
 from holdfast.dashboard.states import STATES
 from holdfast.dashboard.statics import StaticFiles
 
@@ -63,6 +64,7 @@ class Renderer:
             now=now,
             static=self._statics.names,
             ago=lambda at: _time(at, now),
+            spoken=lambda text: spoken(text, now),
             **values,
         )
         return Rendered(html, live.found)
@@ -75,7 +77,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
         finalize=formats.visible,
         undefined=jinja2.StrictUndefined,
-        auto_reload=False,  # an upgrade under a running server must not mix versions
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -90,6 +92,8 @@ def _environment() -> jinja2.Environment:
         "clock": formats.clock_time,
     }
     made.globals |= {"STATES": STATES, "charts": charts, "graphs": graphs, "plots": plots}
+    for name in made.list_templates():  # an upgrade under a running server must not mix versions
+        made.get_template(name)
     return made
 
 

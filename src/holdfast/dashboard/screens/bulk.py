@@ -5,6 +5,7 @@ Jobs that begin to match after the preview are not touched: nobody has seen them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -154,23 +155,28 @@ async def act(visit: Visit, kind: BulkKind) -> ActionDone:
     """Start the operation on the jobs of the preview; wait for it if it is short."""
     ids = visit.form.get("id")
     search = None if ids else await _search(visit, visit.given("q"))
-    bulk = visit.operations.bulk
-    started = await bulk.start(
-        kind.action,
+    group = visit.given("to")
+    return await run(
+        visit,
+        kind,
+        to=("failures", group) if group else ("jobs",),
         filter=None if search is None else search.filter,
         ids=list(ids)[:MOST_IDS] if ids else None,
         as_of=visit.given("as_of") or iso(visit.now),
-        by=visit.caller.name,
         **_options(visit, kind),
     )
+
+
+async def run(visit: Visit, kind: BulkKind, *, to: Sequence[str] = (), **terms: Any) -> ActionDone:
+    """Start an operation; return what it did, or the way to its page when it takes longer."""
+    bulk = visit.operations.bulk
+    started = await bulk.start(kind.action, by=visit.caller.name, **terms)
     visit.service.bulk.wake()
     try:
         ended = await bulk.wait(started.id, timeout=PATIENCE)
     except TimeoutError:
         return ActionDone(message="", to=("operations", started.id))
-    group = visit.given("to")
-    to = ("failures", group) if group else ("jobs",)
-    return ActionDone(message=summary(ended, kind), to=to, failed=not ended.done)
+    return ActionDone(message=_summary(ended, kind), to=to, failed=not ended.done)
 
 
 def _options(visit: Visit, kind: BulkKind) -> dict[str, Any]:
@@ -189,7 +195,7 @@ def _options(visit: Visit, kind: BulkKind) -> dict[str, Any]:
             return {}
 
 
-def summary(operation: BulkOperation, kind: BulkKind) -> str:
+def _summary(operation: BulkOperation, kind: BulkKind) -> str:
     """Return what an operation did, in a sentence."""
     notes = [f"{plural(operation.skipped, 'job')} skipped"] if operation.skipped else []
     if operation.failed:

@@ -9,9 +9,12 @@ import msgspec
 
 from holdfast.api.jobs import visible_failure, visible_job
 from holdfast.api.responses import AuditEntry
-from holdfast.dashboard.formats import duration, plural
+from holdfast.dashboard.formats import duration
+from holdfast.dashboard.graphs import GraphLayout, layout, nearby
 from holdfast.dashboard.payloads import ShownValue, formatted, shown_value
+from holdfast.dashboard.screens.copies import may_copy
 from holdfast.dashboard.screens.job_actions import ACTIONS
+from holdfast.dashboard.sentences import SentencePart, sentence_parts
 from holdfast.dashboard.states import STATES
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import StoreError
@@ -20,11 +23,13 @@ from holdfast.model.amendment import POSTPONABLE
 from holdfast.model.job import TERMINAL, Job, State, Transition, attempts
 from holdfast.model.results import AttemptInfo, FailureDetails, attempt_info
 from holdfast.model.status import JobStatus, LogEntry, StateTransition, job_payload, job_status
-from holdfast.operations.explain import Explanation, explain
+from holdfast.operations.explain import explain
 from holdfast.operations.graph import JobGraph
 
 MOST_LINES = 1000
 MOST_EDGES = 200
+MOST_STEPS = 12
+"""Steps of the small drawing; of a larger workflow it shows the neighbours of the job."""
 AUDITED = 300
 """Entries of the audit log that are searched for those of the job."""
 
@@ -65,8 +70,8 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     """All about one job."""
 
     job: JobStatus
-    sentence: tuple[str, ...]
-    """Why the job is where it is; a second part is the id of a job that it names."""
+    sentence: tuple[SentencePart, ...]
+    """Why the job is where it is."""
     has_ended: bool
     steps: tuple[TimelineStep, ...]
     course: tuple[tuple[str, float, str], ...]
@@ -77,6 +82,7 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[LogEntry, ...]
     logs_left_out: int
     graph: JobGraph | None
+    drawing: GraphLayout | None
     audit: tuple[AuditEntry, ...]
     actions: JobActions
     total: timedelta
@@ -93,9 +99,10 @@ async def job(visit: Visit) -> JobPageView:
     found = visible_job(job_status(stored, history=edges, as_text=True), traces=traces)
     steps = _steps((found.history or ())[-MOST_EDGES:], now, ended=found.state in TERMINAL)
     payload, hidden = _payload(visit, stored, found)
+    graph = await _graph(visit, found)
     return JobPageView(
         job=found,
-        sentence=_with_link(found, await explain(store, stored)),
+        sentence=sentence_parts(found, await explain(store, stored), now),
         has_ended=found.state in TERMINAL,
         steps=steps,
         course=_course(steps, now),
@@ -105,39 +112,14 @@ async def job(visit: Visit) -> JobPageView:
         result=_result(visit, found),
         logs=tuple(LogEntry.of(line) for line in lines[-MOST_LINES:]),
         logs_left_out=max(0, len(lines) - MOST_LINES),
-        graph=await _graph(visit, found),
+        graph=graph,
+        drawing=layout(nearby(graph, MOST_STEPS)) if graph else None,
         audit=await _audit(visit, job_id),
         actions=_actions(visit, found),
         total=(found.completed_at or now) - found.created_at,
         waited=_spent(steps, State.SCHEDULED, now),
         ran=_spent(steps, State.RUNNING, now),
     )
-
-
-def _with_link(job: JobStatus, explanation: Explanation) -> tuple[str, ...]:
-    """Return the sentence, divided at the id of the job that it waits for."""
-    sentence = _sentence(job, explanation.message)
-    awaited = explanation.details.get("waiting_for")
-    named = next(iter(awaited), "") if isinstance(awaited, dict) else ""
-    return tuple(sentence.partition(named)) if named and named in sentence else (sentence,)
-
-
-def _sentence(job: JobStatus, message: str) -> str:
-    """Return why the job is where it is, in one sentence."""
-    if job.state not in TERMINAL:
-        return f"{message[:1].upper()}{message[1:]}" + ("" if message.endswith(".") else ".")
-    tries = f"after {plural(job.attempt, 'attempt')}" if job.attempt else "before it ran"
-    why = f": {str(job.failure)[:400]}" if job.failure else "."
-    match job.state:
-        case State.COMPLETED:
-            return f"Completed {tries}."
-        case State.CANCELLED:
-            reason = job.history[-1].reason if job.history else ""
-            return f"Cancelled {tries}" + (f": {reason[:300]}" if reason else ".")
-        case State.DEAD_LETTER:
-            return f"Gave up {tries}{why}"
-        case _:
-            return f"Failed for good {tries}{why}"
 
 
 def _steps(

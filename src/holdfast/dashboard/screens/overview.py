@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -18,6 +19,9 @@ from holdfast.operations.doctor import examine
 from holdfast.store import Finding, Level, QueueInfo
 
 HOUR = timedelta(hours=1)
+MOST_QUEUES = 50
+"""Rows of the overview; the page of the queues has all of them."""
+MOST_FINDINGS = 4
 FINDINGS_KEPT = 60.0
 """Seconds until the doctor examines the store again: it reads a few hundred jobs."""
 WAITING = (State.DELAYED, State.RETRYING, State.PENDING)
@@ -41,6 +45,8 @@ class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
     """Everything at a glance."""
 
     queues: tuple[QueueRow, ...]
+    """Those that need someone first."""
+    count: int
     series: Series
     ready: int
     oldest: float | None
@@ -51,6 +57,7 @@ class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
     completed: int
     submitted: int
     findings: tuple[Finding, ...]
+    more_findings: int
     is_empty: bool
 
 
@@ -63,9 +70,11 @@ async def overview(visit: Visit) -> OverviewView:
     lines = series.by_queue or {}
     rows = [_row(queue, lines.get(queue.name)) for queue in found if not is_internal(queue.name)]
     rows.sort(key=_urgency)
+    findings = await _findings(visit)
     ages = [row.activity.oldest_ready_seconds for row in rows if not row.paused]
     return OverviewView(
-        queues=tuple(rows),
+        queues=tuple(rows[:MOST_QUEUES]),
+        count=len(rows),
         series=series,
         ready=sum(row.activity.ready for row in rows),
         oldest=max((age for age in ages if age is not None), default=None),
@@ -75,7 +84,8 @@ async def overview(visit: Visit) -> OverviewView:
         failed=sum(series.total.failed),
         completed=sum(series.total.completed),
         submitted=sum(series.total.submitted),
-        findings=await _findings(visit),
+        findings=findings[:MOST_FINDINGS],
+        more_findings=len(findings[MOST_FINDINGS:]),
         is_empty=not any(sum(queue.counts.values()) for queue in found),
     )
 
@@ -120,7 +130,15 @@ async def _findings(visit: Visit) -> tuple[Finding, ...]:
 
 
 def _warnings(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    return tuple(each for each in found if each.level is not Level.OK)
+    """Return what is not fine, errors first, and of each check one before its others."""
+    problems = [each for each in found if each.level is not Level.OK]
+    seen: Counter[str] = Counter()
+    turns = []
+    for each in problems:
+        turns.append((each.level is not Level.ERROR, seen[each.name]))
+        seen[each.name] += 1
+    order = sorted(range(len(problems)), key=turns.__getitem__)
+    return tuple(problems[at] for at in order)
 
 
 SCREENS = (

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.api.errors import RequestError
 from holdfast.api.jobs import visible_page
 from holdfast.dashboard.formats import duration, instant, parse_span
+from holdfast.dashboard.parts import ListPart, part_of
 from holdfast.dashboard.plots import Span
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, ValidationError
@@ -49,6 +50,10 @@ class QueuesView(msgspec.Struct, frozen=True, kw_only=True):
     """All queues."""
 
     queues: tuple[QueueSummary, ...]
+    part: ListPart
+    find: str
+    """What the names of the queues contain."""
+    count: int
     ready: int
     running: int
     paused: int
@@ -81,8 +86,14 @@ async def queues(visit: Visit) -> QueuesView:
     week = await visit.operations.series(time_range=WEEK, breakdown_by=["QUEUE"])
     lines = week.by_queue or {}
     rows = sorted((_summary(each, lines.get(each.name)) for each in found), key=_urgency)
+    find = visit.asked("find").strip()
+    named = [row for row in rows if find.casefold() in row.queue.name.casefold()]
+    shown, part = part_of(visit, named)
     return QueuesView(
-        queues=tuple(rows),
+        queues=shown,
+        part=part,
+        find=find,
+        count=len(rows),
         ready=sum(row.activity.ready for row in rows),
         running=sum(row.activity.running for row in rows),
         paused=sum(row.queue.paused for row in rows),

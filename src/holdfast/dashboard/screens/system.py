@@ -18,6 +18,7 @@ class DoctorView(msgspec.Struct, frozen=True, kw_only=True):
     """What the doctor finds."""
 
     problems: tuple[Finding, ...]
+    count: int
     fine: tuple[Finding, ...]
     errors: int
     whole: bool
@@ -50,13 +51,14 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
 async def doctor(visit: Visit) -> DoctorView:
     """Return the findings of all checks; of the whole store, so only for its operators."""
     if visit.caller.namespace or visit.caller.only_own:
-        return DoctorView(problems=(), fine=(), errors=0, whole=False)
+        return DoctorView(problems=(), count=0, fine=(), errors=0, whole=False)
     app = visit.service.app
     found = await examine(app.store, retention=app.retention)
     problems = [each for each in found if each.level is not Level.OK]
     problems.sort(key=lambda each: each.level is not Level.ERROR)
     return DoctorView(
-        problems=tuple(problems),
+        problems=tuple(problems[:LISTED]),
+        count=len(problems),
         fine=tuple(each for each in found if each.level is Level.OK),
         errors=sum(each.level is Level.ERROR for each in problems),
         whole=True,

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from holdfast.dashboard.parts import ListPart, part_of
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import NotFoundError
 from holdfast.model.workers import RunningJob, WorkerInfo
@@ -36,6 +37,7 @@ class WorkersView(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that are alive."""
 
     rows: tuple[WorkerRow, ...]
+    part: ListPart
     running: int
     slots: int
     draining: int
@@ -56,8 +58,10 @@ async def workers(visit: Visit) -> WorkersView:
     ready = 0
     if not rows:
         ready = sum(q.activity.ready for q in await visit.operations.queues() if q.activity)
+    shown, part = part_of(visit, rows)
     return WorkersView(
-        rows=tuple(rows),
+        rows=shown,
+        part=part,
         running=sum(each.running for each in found),
         slots=sum(each.slots for each in found if not each.draining),
         draining=sum(each.draining for each in found),

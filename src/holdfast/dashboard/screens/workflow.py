@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.api.jobs import visible_job
 from holdfast.dashboard.graphs import ORDER, GraphLayout, layout, parents_of, tone, words
-from holdfast.dashboard.screens.bulk import KINDS, PATIENCE, summary
+from holdfast.dashboard.screens.bulk import KINDS, run
 from holdfast.dashboard.states import STATES
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.model.bulk import BulkAction
@@ -149,14 +149,7 @@ async def _act(visit: Visit, action: BulkAction, ids: list[str], **options: str)
         return ActionDone(
             message="Nothing was changed: no job of it is in such a state.", failed=True
         )
-    bulk = visit.operations.bulk
-    started = await bulk.start(action, ids=ids, by=visit.caller.name, **options)  # type: ignore[arg-type]  # texts only
-    visit.service.bulk.wake()
-    try:
-        ended = await bulk.wait(started.id, timeout=PATIENCE)
-    except TimeoutError:
-        return ActionDone(message="", to=("operations", started.id))
-    return ActionDone(message=summary(ended, KINDS[action.value]), failed=not ended.done)
+    return await run(visit, KINDS[action.value], ids=ids, **options)
 
 
 _PATH = "/jobs/{job_id}/workflow"

@@ -259,6 +259,10 @@ function prepare() {
   count();
 }
 prepare();
+for (const step of $$(".canvas .current")) {
+  const canvas = step.closest(".canvas"), box = step.getBoundingClientRect(), frame = canvas.getBoundingClientRect();
+  canvas.scrollBy(box.left + box.width / 2 - frame.left - frame.width / 2, box.top + box.height / 2 - frame.top - frame.height / 2);
+}
 if (location.search.includes("notice=")) {
   const here = new URL(location);
   here.searchParams.delete("notice");

@@ -1,0 +1,84 @@
+"""Why a job is where it is: one sentence, with links to jobs and instants as people say them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from holdfast.dashboard.formats import instant, plural
+from holdfast.model.job import TERMINAL, State
+from holdfast.model.status import JobStatus
+from holdfast.model.times import parse_timestamp
+from holdfast.operations.explain import Explanation
+
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)", re.ASCII)
+
+
+class SentencePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a sentence: a text, with the job that it leads to or the exact words."""
+
+    text: str
+    job_id: str = ""
+    title: str = ""
+
+
+def sentence_parts(
+    job: JobStatus, explanation: Explanation, now: datetime
+) -> tuple[SentencePart, ...]:
+    """Return why a job is where it is."""
+    sentence = _sentence(job, explanation.message)
+    awaited = explanation.details.get("waiting_for")
+    named = next(iter(awaited), "") if isinstance(awaited, dict) else ""
+    return tuple(_parts(sentence, named, now))
+
+
+def _parts(sentence: str, named: str, now: datetime) -> Iterator[SentencePart]:
+    before, found, after = sentence.partition(named) if named else (sentence, "", "")
+    yield from _with_instants(before, now)
+    if found:
+        yield SentencePart(text=found, job_id=found)
+        yield from _with_instants(after, now)
+
+
+def _with_instants(text: str, now: datetime) -> Iterator[SentencePart]:
+    for place, piece in enumerate(_INSTANT.split(text)):
+        if place % 2:
+            yield SentencePart(text=_said(piece, now), title=piece)
+        elif piece:
+            yield SentencePart(text=piece)
+
+
+def spoken(text: str, now: datetime) -> str:
+    """Return a text with its instants as people say them."""
+    return "".join(part.text for part in _with_instants(text, now))
+
+
+def _said(written: str, now: datetime) -> str:
+    """Return an instant to the second, and without its day when that is today."""
+    try:
+        at = parse_timestamp(written)
+    except ValueError:
+        return written
+    words = instant(at)
+    return words.partition(" ")[2] if at.date() == now.date() else words
+
+
+def _sentence(job: JobStatus, message: str) -> str:
+    """Return why the job is where it is, in one sentence."""
+    if job.state not in TERMINAL:
+        return f"{message[:1].upper()}{message[1:]}" + ("" if message.endswith(".") else ".")
+    tries = f"after {plural(job.attempt, 'attempt')}" if job.attempt else "before it ran"
+    why = f": {str(job.failure)[:400]}" if job.failure else "."
+    match job.state:
+        case State.COMPLETED:
+            return f"Completed {tries}."
+        case State.CANCELLED:
+            reason = job.history[-1].reason if job.history else ""
+            return f"Cancelled {tries}" + (f": {reason[:300]}" if reason else ".")
+        case State.DEAD_LETTER:
+            return f"Gave up {tries}{why}"
+        case _:
+            return f"Failed for good {tries}{why}"

@@ -1,0 +1,82 @@
+"""More of everything than a page can show: queues, workers, warnings; and names of full length."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.model.workers import WorkerInfo
+from holdfast.operations.workers import announce
+from tests.dashboard.visitor import Guest, text_of
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+MOST_BYTES = 400_000
+
+
+async def many_queues(site: Site, count: int) -> None:
+    jobs = [{"type": "t", "payload": {}, "queue": f"tenant-{at:04}"} for at in range(count)]
+    for start in range(0, count, 100):
+        reply = await site.post("/api/v1/jobs/batch", {"jobs": jobs[start : start + 100]})
+        assert reply.status in (200, 201), reply.body
+
+
+def rows(page: bytes) -> list[str]:
+    return re.findall(r'data-row data-key="([^"]*)"', page.decode())
+
+
+async def test_overview_of_many_queues_stays_short(site: Site, guest: Guest) -> None:
+    await many_queues(site, 1000)
+
+    page = await guest.get("/overview")
+
+    assert 50 == len(rows(page.body))
+    assert "50 of 1 000 queues" in text_of(page)
+    assert 4 == page.body.count(b'class="warning ')
+    assert len(page.body) < MOST_BYTES
+
+
+async def test_queues_are_listed_in_parts_and_found_by_name(site: Site, guest: Guest) -> None:
+    await many_queues(site, 250)
+
+    parts = [await guest.get(f"/queues{query}") for query in ("", "?from=100", "?from=200")]
+    found = await guest.get("/queues?find=TENANT-024")
+    none = await guest.get("/queues?find=nothing")
+    wrong = [await guest.get(f"/queues?from={given}") for given in ("x", "-1", "9" * 30, "900")]
+
+    assert [100, 100, 50] == [len(rows(page.body)) for page in parts]
+    assert 250 == len({name for page in parts for name in rows(page.body)})
+    assert "101 to 200 of 250" in text_of(parts[1])
+    assert [f"tenant-{at:04}" for at in range(240, 250)] == rows(found.body)
+    assert "No queue has nothing in its name" in text_of(none)
+    assert {200} == {page.status for page in wrong}
+
+
+async def test_workers_are_listed_in_parts(site: Site, guest: Guest) -> None:
+    for number in range(130):
+        worker = WorkerInfo(
+            id=f"worker-{number:03}",
+            host="a",
+            pid=number,
+            queues=("default",),
+            types=(),
+            slots=4,
+            running=0,
+            started_at=site.store.now(),
+        )
+        await announce(site.store, worker)
+
+    first, second = await guest.get("/workers"), await guest.get("/workers?from=100")
+
+    assert [100, 30] == [len(rows(page.body)) for page in (first, second)]
+    assert "130 workers" in text_of(first)
+
+
+async def test_doctor_lists_the_first_of_many_warnings(site: Site, guest: Guest) -> None:
+    await many_queues(site, 200)
+
+    page = await guest.get("/doctor")
+
+    assert 50 == page.body.count(b'class="panel finding')
+    assert re.search(r"50 of 20\d; holdfast doctor lists all", text_of(page))

@@ -379,5 +379,5 @@ def test_command_reports_findings_and_the_application_has_none(tmp_path: Path) -
 
     assert (1, 0) == (bad.exit_code, good.exit_code)
     assert "p.py:12: the task option soft_time_limit: use time_limit" in bad.output
-    assert "1 files use Celery; no findings" in good.output
+    assert "1 file uses Celery; no findings" in good.output
     assert missing.exit_code != 0

@@ -182,13 +182,36 @@ def test_flask_command_runs_on_the_store_of_the_site(
     assert job.job_id in result.output + capsys.readouterr().out
 
 
+ROLES = {"boss": Role.ADMIN, "guest": Role.OBSERVER}
+
+
+def authorize(scope: Mapping[str, Any]) -> Caller | None:
+    """The login of a site, which a header stands for here."""
+    name = dict(scope["headers"]).get(b"x-login", b"").decode()
+    return Caller(name=name, role=ROLES[name]) if name in ROLES else None
+
+
+def test_litestar_mounts_the_api_and_the_dashboard(jobs: Holdfast) -> None:
+    board, api = dashboard(jobs, authorize=authorize), MountedApi(jobs, authorize)
+    plugin = HoldfastPlugin(jobs, mounts={"/board": board, "queue/": api})
+    body = {"type": "double", "payload": {"number": 1}}
+
+    with LitestarClient(Litestar([], plugins=[plugin])) as client:
+        made = client.post("/queue/api/v1/jobs", json=body, headers={"x-login": "boss"})
+        refused = client.post("/queue/api/v1/jobs", json=body, headers={"x-login": "guest"})
+        home = client.get("/board", headers={"x-login": "guest"})
+        page = client.get("/board/jobs", headers={"x-login": "guest"})
+        stranger = client.get("/board/jobs")
+
+    assert [201, 403, 200, 200, 403] == [
+        answer.status_code for answer in (made, refused, home, page, stranger)
+    ]
+    assert made.json()["job_id"] in page.text
+    assert 'href="/board/' in page.text
+
+
 def _site_with_mounts(jobs: Holdfast) -> FastAPI:
     site = FastAPI(lifespan=lifespan(jobs))
-    roles = {"boss": Role.ADMIN, "guest": Role.OBSERVER}
-
-    def authorize(scope: Mapping[str, Any]) -> Caller | None:
-        name = dict(scope["headers"]).get(b"x-login", b"").decode()
-        return Caller(name=name, role=roles[name]) if name in roles else None
 
     async def authorize_later(scope: Mapping[str, Any]) -> Caller | None:
         return authorize(scope)
@@ -234,7 +257,7 @@ async def test_mounted_dashboard_takes_the_login_of_the_site(jobs: Holdfast) -> 
         ("holdfast.contrib.starlette", ["sqlalchemy", "jinja2", "fastapi", "litestar"]),
         ("holdfast.contrib.litestar", ["sqlalchemy", "fastapi", "flask"]),
         ("holdfast.contrib.flask", ["sqlalchemy", "starlette", "fastapi"]),
-        ("holdfast.contrib.sqlalchemy", ["fastapi", "starlette", "psycopg", "redis"]),
+        ("holdfast.contrib.sqlalchemy", ["fastapi", "starlette", "psycopg", "redis", "greenlet"]),
     ],
 )
 def test_integration_needs_only_its_own_framework(module: str, missing: list[str]) -> None:

@@ -30,8 +30,14 @@ PROMISES = {
     "otel": "from holdfast.contrib.otel import OpenTelemetry; OpenTelemetry()",
     "sentry": "from holdfast.contrib.sentry import Sentry; Sentry()",
     "django": "from holdfast.contrib.django import app",
+    "fastapi": "from holdfast.contrib.fastapi import JobApp, lifespan",
+    "litestar": "from holdfast.contrib.litestar import HoldfastPlugin",
+    "flask": "from holdfast.contrib.flask import FlaskHoldfast",
+    "sqlalchemy": "from holdfast.contrib.sqlalchemy import in_session",
 }
 """What an extra makes possible; without it the statement raises MissingExtraError."""
+BROUGHT = {"fastapi": {"otel"}}
+"""What the packages of an extra require themselves."""
 TRIED = """
 import contextlib, json, sys
 
@@ -52,6 +58,30 @@ for extra, statement in json.loads(sys.argv[1]).items():
         found[extra] = "works"
 print(json.dumps(found))
 """
+IMPORTED = """
+import importlib, json, pkgutil
+import holdfast.contrib, holdfast.store
+from holdfast.errors import MissingExtraError
+
+faults = {}
+
+def walk(package):
+    for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        try:
+            module = importlib.import_module(found.name)
+        except MissingExtraError:
+            continue
+        except Exception as error:
+            faults[found.name] = repr(error)
+        else:
+            if found.ispkg:
+                walk(module)
+
+walk(holdfast.contrib)
+walk(holdfast.store)
+print(json.dumps(faults))
+"""
+"""Imports every integration and store; an extra that is missing is named, for whatever part."""
 APP = """
 from holdfast import Holdfast
 
@@ -148,6 +178,13 @@ def test_core_alone_names_the_extra_that_is_missing(core: CleanEnvironment) -> N
     assert all(f"pip install 'holdfast-queue[{extra}]'" in found[extra] for extra in PROMISES)
 
 
+def test_every_module_of_the_core_imports_or_names_its_extra(core: CleanEnvironment) -> None:
+    done = core.run("-c", IMPORTED)
+
+    assert 0 == done.returncode, done.stderr
+    assert {} == json.loads(done.stdout)
+
+
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
@@ -177,7 +214,8 @@ def test_extra_alone_keeps_its_promise_and_no_other(
 
     found = _tried(environment)
 
-    assert {extra} == {name for name, answer in found.items() if answer == "works"}
+    working = {name for name, answer in found.items() if answer == "works"}
+    assert {extra} == working - BROUGHT.get(extra, set())
 
 
 def test_speed_alone_brings_its_event_loop(
@@ -199,7 +237,9 @@ def test_all_brings_every_store_and_the_service(built: tuple[Path, Path], tmp_pa
 
     found = _tried(environment)
 
-    assert {"sentry", "django"} == {name for name, answer in found.items() if answer != "works"}
+    assert {"sentry", "django", "fastapi", "litestar", "flask", "sqlalchemy"} == {
+        name for name, answer in found.items() if answer != "works"
+    }
 
 
 def test_every_extra_is_tried() -> None:

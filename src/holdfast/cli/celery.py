@@ -31,7 +31,8 @@ def check(package: str) -> None:
     if not files:
         raise CommandError(f"nothing in {package!r} imports Celery", USAGE)
     count = len(found)
-    click.echo(f"{files} files use Celery; {count or 'no'} finding{'s' * (count != 1)}")
+    users = "1 file uses" if files == 1 else f"{files} files use"
+    click.echo(f"{users} Celery; {count or 'no'} finding{'s' * (count != 1)}")
     if found:
         raise SystemExit(1)
 

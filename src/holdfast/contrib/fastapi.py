@@ -6,10 +6,15 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Depends
-
 from holdfast.app import Holdfast
-from holdfast.contrib.starlette import job_app, lifespan
+from holdfast.errors import MissingExtraError
+
+try:
+    from fastapi import Depends
+
+    from holdfast.contrib.starlette import job_app, lifespan
+except ImportError:
+    raise MissingExtraError("fastapi", "fastapi") from None
 
 if typing.TYPE_CHECKING:
     from holdfast.contrib.sqlalchemy import SessionJobs

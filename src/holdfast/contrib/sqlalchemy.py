@@ -6,17 +6,13 @@ at once, gets its id, and is added when the session has committed.
 
 from __future__ import annotations
 
+import sys
+import typing
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from sqlalchemy import event
-from sqlalchemy.exc import UnboundExecutionError
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
-from sqlalchemy.orm import Session, SessionTransaction, scoped_session
-from sqlalchemy.util import await_only
-
 from holdfast.app import Holdfast
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, MissingExtraError
 from holdfast.model.job import Job
 from holdfast.model.results import SubmissionResult, submission_result
 from holdfast.operations.interface import OperationsBackend
@@ -25,10 +21,21 @@ from holdfast.store.connections import unwrapped
 from holdfast.store.urls import is_postgres
 from holdfast.tasks.task import Task
 
+try:
+    from sqlalchemy import event
+    from sqlalchemy.exc import UnboundExecutionError
+    from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+except ImportError:
+    raise MissingExtraError("sqlalchemy", "sqlalchemy") from None
+
+if typing.TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+
+    AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
-AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
 _PENDING = "holdfast"
 """The key of ``session.info`` under which jobs wait for the commit."""
 
@@ -63,10 +70,12 @@ class SessionTask(Generic[P, R]):
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
         """Submit a job in the transaction of an ``AsyncSession``."""
-        if not isinstance(self._session, AsyncSession):
+        if not _is_async(self._session):
             raise TypeError(f"submit needs an AsyncSession, got {type(self._session).__name__}")
         if self._shares_database():
             return await self._task.using(connection=self._session).submit(*args, **kwargs)
+        from sqlalchemy.util import await_only
+
         operations = _of_store(self._app.operations)
         job = await operations.prepare(self._task.submission(*args, **kwargs))
         session = self._session.sync_session
@@ -125,6 +134,12 @@ class PendingJobs:
 
     def _rolled_back(self, _: Session, ended: SessionTransaction) -> None:
         self._waiting = [one for one in self._waiting if ended not in one[0]]
+
+
+def _is_async(session: object) -> bool:
+    """Whether it is an ``AsyncSession``, whose module cannot be imported without greenlet."""
+    module = sys.modules.get("sqlalchemy.ext.asyncio")
+    return module is not None and isinstance(session, module.AsyncSession)
 
 
 def _pending(session: Session) -> PendingJobs:

@@ -8,10 +8,14 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
-from starlette.requests import HTTPConnection
-
 from holdfast.app import Holdfast
 from holdfast.contrib.embedding import embedded
+from holdfast.errors import MissingExtraError
+
+try:
+    from starlette.requests import HTTPConnection
+except ImportError:
+    raise MissingExtraError("server", "starlette") from None
 
 STATE = "holdfast"
 """The attribute of ``site.state`` that is the app."""

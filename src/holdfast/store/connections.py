@@ -34,6 +34,8 @@ def unwrapped(connection: Any) -> Any:
 
 def blocking(connection: object) -> object:
     """Return the connection of a caller without an event loop; refuse an async one."""
+    if connection is None:
+        return None
     connection = unwrapped(connection)
     if not _ASYNC.isdisjoint(kinds(connection)):
         message = "must be a blocking one here; with an async one, await the submission"

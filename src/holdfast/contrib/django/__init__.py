@@ -6,6 +6,7 @@ Names are imported when they are first used: Django imports this package before 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import typing
 
 from holdfast.errors import MissingExtraError
@@ -13,6 +14,9 @@ from holdfast.errors import MissingExtraError
 if typing.TYPE_CHECKING:
     from holdfast.contrib.django.backend import HoldfastBackend
     from holdfast.contrib.django.configured import app
+
+if importlib.util.find_spec("django") is None:
+    raise MissingExtraError("django", "django")
 
 _MODULES = {"HoldfastBackend": "backend", "app": "configured"}
 _EXTRA = ("django", "django_tasks")

@@ -161,8 +161,8 @@ def test_dev_serves_the_queues_of_all_tasks(place: Place) -> None:
         process.wait(20)
 
     output = "".join(seen)
-    assert "queues  default, side" in output
-    assert "task    greet (async)" in output
+    assert "queues     default, side" in output
+    assert "task       greet (async)" in output
     assert 0 == process.returncode
 
 
@@ -173,9 +173,9 @@ def test_dev_reloads_changed_sources_even_after_a_syntax_error(place: Place) -> 
     with _running(place, "dev", "fresh") as process:
         _read_until(process, "SyntaxError")
         source.write_text(FRESH.format(task="first"))
-        _read_until(process, "task    first")
+        _read_until(process, "task       first")
         source.write_text(FRESH.format(task="second"))
-        output = _read_until(process, "task    second")
+        output = _read_until(process, "task       second")
         process.send_signal(signal.SIGTERM)
         process.wait(20)
 

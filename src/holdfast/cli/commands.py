@@ -18,7 +18,7 @@ from holdfast.runtime.version import __version__
 SECTIONS = {
     "Run jobs": {
         "worker": ("worker", "Run the jobs of an app."),
-        "dev": ("worker", "Run an app while you develop it: jobs, API and reload."),
+        "dev": ("worker", "Run an app while you develop it: worker, dashboard, reload."),
         "demo": ("demo", "Run a short demonstration."),
     },
     "Serve": {

@@ -114,8 +114,9 @@ def _work(settings: Settings, *, burst: bool, probe: tuple[str, int] | None) -> 
 @click.command()
 @click.argument("app", metavar="MODULE:APP", required=False)
 @click.option("--reload/--no-reload", default=True, help="Restart when sources change.  [on]")
+@click.option("--port", metavar="N", help="The port of API and dashboard.  [8080]")
 @url_option
-def dev(app: str | None, reload: bool, url: str | None) -> None:
+def dev(app: str | None, reload: bool, port: str | None, url: str | None) -> None:
     """Run an app while you develop it, and serve its API and dashboard to this machine.
 
     It serves every queue that its tasks name and logs everything.
@@ -124,17 +125,24 @@ def dev(app: str | None, reload: bool, url: str | None) -> None:
     two seconds to finish, then they return to the queue.
     """
     if reload:
-        given = [*([app] if app else []), *(["--url", url] if url else [])]
+        options = [f"--{name}={value}" for name, value in (("port", port), ("url", url)) if value]
+        given = [*([app] if app else []), *options]
         sys.exit(run_reloading(["dev", "--no-reload", *given], Path.cwd()))
-    flags = {"app": app, "url": url, "log.level": "debug", "worker.grace": 2}
+    flags = {
+        "app": app,
+        "url": url,
+        "listen.port": port,
+        "log.level": "debug",
+        "worker.grace": 2,
+    }
     settings = config.load(flags=flags)
     _, found = find_app(settings)
     named = {h.options.queue for h in found.registry if h.options.queue}
     queues = sorted({DEFAULT_QUEUE, *named})
-    click.echo(f"store   {redacted(found.url)}", err=True)
-    click.echo(f"queues  {', '.join(queues)}", err=True)
+    click.echo(f"store      {redacted(found.url)}", err=True)
+    click.echo(f"queues     {', '.join(queues)}", err=True)
     for handler in found.registry:
-        click.echo(f"task    {handler.type} ({handler.runner})", err=True)
+        click.echo(f"task       {handler.type} ({handler.runner})", err=True)
     _run(found, settings, queues, burst=False, serving=True)
 
 
@@ -216,7 +224,7 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
         from holdfast.dashboard import Dashboard
         from holdfast.http.server import ListenAddress, beside
     except ImportError:
-        click.echo("api     not installed: pip install 'holdfast-queue[server]'", err=True)
+        click.echo("dashboard  not installed: pip install 'holdfast-queue[server]'", err=True)
         yield
         return
     place = ListenAddress(port=_port(settings))
@@ -224,10 +232,11 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
         try:
             address = await stack.enter_async_context(beside(app, place, pages=Dashboard))
         except OSError as error:
-            click.echo(f"api     unavailable: port {place.port}: {error.strerror}", err=True)
+            problem = f"port {place.port}: {error.strerror}"
+            click.echo(f"dashboard  unavailable: {problem}; name another with --port", err=True)
         else:
-            click.echo(f"api     {address}/docs", err=True)
-            click.echo(f"look    {address}/", err=True)
+            click.echo(f"api        {address}/docs", err=True)
+            click.echo(f"dashboard  {address}/", err=True)
         yield
 
 

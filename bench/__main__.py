@@ -40,14 +40,20 @@ def main() -> None:
             f"--{effort}", dest="effort", action="store_const", const=effort, help=purpose
         )
     parser.add_argument("--folder", help="where the files go; default: the temporary directory")
-    parser.add_argument("--only", default="", help="shapes whose name contains this word")
+    parser.add_argument("--only", default="", help="shapes, queues whose name contains this word")
     parser.add_argument("--store", default="", help="shapes on this store alone")
+    parser.add_argument("--keep", help="a folder that keeps the filled stores for later runs")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="fill a kept store for so long"
+    )
     arguments = parser.parse_args()
     options = {"effort": arguments.effort, "folder": arguments.folder}
     if arguments.name == "shapes":
         options |= {"only": arguments.only, "store": arguments.store}
-    if arguments.name == "operator":
-        options |= {"store": arguments.store}
+    if arguments.name == "recovery":
+        options |= {"only": arguments.only}
+    if arguments.name in ("dashboard", "operator"):
+        options |= {name: getattr(arguments, name) for name in ("store", "keep", "seconds")}
     asyncio.run(BENCHMARKS[arguments.name](**options))
 
 

@@ -187,7 +187,7 @@ async def idling(server: Valkey, seconds: float) -> None:
 
 
 async def _serving(app: Holdfast, url: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "holdfast", "worker", "bench.site:app"]
+    command = [sys.executable, "-m", "holdfast", "worker", "bench.site:app", "--no-supervisor"]
     worker = started([*command, "--log-level", "warning"], Path.cwd(), {"HOLDFAST_URL": url})
     async with asyncio.timeout(30):
         while not await workers(app.store):  # noqa: ASYNC110  # another process

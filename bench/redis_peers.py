@@ -61,7 +61,7 @@ class Contestants:
     async def holdfast(self, prefix: str, slots: int) -> Drain:
         """Run all jobs with ``holdfast worker``, one process."""
         command = [sys.executable, "-m", "holdfast", "worker", "bench.site:app"]
-        command += ["--slots", str(slots), "--log-level", "warning"]
+        command += ["--slots", str(slots), "--log-level", "warning", "--no-supervisor"]
         url = f"{self.server.url}?prefix={prefix}"
         return await self._drain(prefix, command, Path.cwd(), {"HOLDFAST_URL": url})
 

@@ -3,63 +3,40 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from bench.effort import Effort
-from bench.operator.week import CODES, Week
-from holdfast import Holdfast
+from bench.operator.place import STORES, Filled, Wish, filled
+from bench.operator.week import CODES
 from holdfast.model.policy import HOUR
-from holdfast.runtime.clock import ManualClock
-from holdfast.store import open_store
-from tests import servers
 
 ALLOWED = {"sqlite": 50.0, "postgres": 50.0, "redis": 100.0}
 """Milliseconds."""
 Read = Callable[[], Awaitable[object]]
 
 
-async def main(*, effort: Effort, folder: str | None, store: str = "") -> None:
+async def main(
+    *, effort: Effort, folder: str | None, store: str = "", keep: str | None = None, seconds: float
+) -> None:
     """Fill each store and print what each read takes."""
-    jobs, hours, times = effort.pick((1_000_000, 168, 15), (50_000, 168, 5), (200, 4, 1))
-    for name in [store] if store else list(ALLOWED):
-        with place(name, folder) as url:
-            await measure(name, url, jobs=jobs, hours=hours, times=times)
+    wish = Wish(effort, folder, keep, seconds)
+    for name in [store] if store else STORES:
+        async with filled(name, wish) as week:
+            if week is not None:
+                await measure(name, week, jobs=wish.size[0], times=effort.pick(15, 5, 1))
 
 
-@contextmanager
-def place(name: str, folder: str | None) -> Iterator[str]:
-    """Return the URL of an empty store."""
-    with tempfile.TemporaryDirectory(dir=folder) as here:
-        if name == "sqlite":
-            yield f"sqlite:///{here}/jobs.db"
-        elif name == "postgres":
-            with servers.running_postgres() as server:
-                yield f"{server.dsn}?schema=operator"
-        else:
-            with servers.Valkey() as valkey:
-                yield valkey.url
-
-
-async def measure(name: str, url: str, *, jobs: int, hours: int, times: int) -> None:
+async def measure(name: str, week: Filled, *, jobs: int, times: int) -> None:
     """Print the table of one store."""
-    clock = ManualClock()
-    async with Holdfast(store=open_store(url, clock=clock), clock=clock) as app:
-        week = Week(app.store, clock)
-        started = time.perf_counter()
-        await week.fill(jobs, hours=hours)
-        workflow = await week.leave_work(app)
-        await app.store.promote(1000)
-        print(f"\n{name}: {jobs:,} finished jobs, filled in {time.perf_counter() - started:.0f} s")
-        print(f"{'read':40} {'median ms':>10} {'own CPU ms':>10}  of {ALLOWED[name]:.0f} ms")
-        for title, read in reads(app, week, workflow).items():
-            took = [await timed(read) for _ in range(times + 1)][1:]
-            middle, cpu = (statistics.median(each) for each in zip(*took, strict=True))
-            mark = "" if middle <= ALLOWED[name] else "  TOO SLOW"
-            print(f"{title:40} {middle:10.1f} {cpu:10.1f}{mark}", flush=True)
+    print(f"\n{name}: {jobs:,} finished jobs")
+    print(f"{'read':40} {'median ms':>10} {'own CPU ms':>10}  of {ALLOWED[name]:.0f} ms")
+    for title, read in reads(week).items():
+        took = [await timed(read) for _ in range(times + 1)][1:]
+        middle, cpu = (statistics.median(each) for each in zip(*took, strict=True))
+        mark = "" if middle <= ALLOWED[name] else "  TOO SLOW"
+        print(f"{title:40} {middle:10.1f} {cpu:10.1f}{mark}", flush=True)
 
 
 async def timed(read: Read) -> tuple[float, float]:
@@ -69,8 +46,9 @@ async def timed(read: Read) -> tuple[float, float]:
     return (time.perf_counter() - before) * 1000, (time.process_time() - cpu) * 1000
 
 
-def reads(app: Holdfast, week: Week, workflow: str) -> dict[str, Read]:
+def reads(week: Filled) -> dict[str, Read]:
     """Return every read by its title."""
+    app = week.app
     now = app.store.now()
     day = timedelta(days=1)
     return {
@@ -89,7 +67,7 @@ def reads(app: Holdfast, week: Week, workflow: str) -> dict[str, Read]:
         "series, week by queue and type": lambda: app.series(
             time_range=7 * day, breakdown_by=["QUEUE", "TYPE"]
         ),
-        "graph of 302 jobs": lambda: app.graph(workflow),
+        "graph of 302 jobs": lambda: app.graph(week.workflow),
         "search, newest": lambda: app.search(limit=50),
         "search, state": lambda: app.search(states=["FAILED"], limit=50),
         "search, type pattern": lambda: app.search(types=["email.*"], limit=50),
@@ -100,7 +78,7 @@ def reads(app: Holdfast, week: Week, workflow: str) -> dict[str, Read]:
         "search, code": lambda: app.search(code=CODES[3], limit=50),
         "search, code that nothing has": lambda: app.search(code="NONE", limit=50),
         "search, worker": lambda: app.search(worker="web-*", limit=50),
-        "search, beginning of an id": lambda: app.search(id_prefix=week.job_ids[0][:8], limit=50),
+        "search, beginning of an id": lambda: app.search(id_prefix=week.job_id[:8], limit=50),
         "search, id that nothing has": lambda: app.search(id_prefix="zzzz", limit=50),
         "search, created in an hour": lambda: app.search(
             created_after=now - 3 * day, created_before=now - 3 * day + HOUR, limit=50

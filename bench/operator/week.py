@@ -9,7 +9,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from holdfast import Holdfast, Submission
-from holdfast.maintenance.summariser import Summariser
+from holdfast.maintenance.summariser import EVERY, Summariser
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory
 from holdfast.model.workers import WorkerInfo
@@ -33,23 +33,23 @@ class Week:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self._store = store
         self._clock = clock
-        self._randomness = Randomness(1)
+        self._randomness = Randomness()
         self._summariser = Summariser(store)
         self.job_ids: list[str] = []
         """Some of the jobs."""
 
-    async def fill(self, jobs: int, *, hours: int) -> None:
-        """Add so many finished jobs, and let jobs run all the time."""
-        for hour in range(hours):
-            await self._finish(jobs * (hour + 1) // hours - jobs * hour // hours)
-            for _ in range(timedelta(hours=1) // ROUND):
-                is_recent = hour >= hours - 3
-                for _ in range(ROUND // timedelta(minutes=1) if is_recent else 1):
-                    await self._run_some()
-                    self._clock.advance(timedelta(minutes=1) if is_recent else ROUND)
-                await self._summariser.once()
-            for _ in range(20):  # as a leader does all the time: PostgreSQL sums up its counters
-                await self._store.promote(1000)
+    async def fill(self, jobs: int, *, hour: int, hours: int) -> None:
+        """Add one hour's share of so many finished jobs, and let jobs run all the time."""
+        await self._finish(jobs * (hour + 1) // hours - jobs * hour // hours)
+        is_recent = hour >= hours - 3
+        for _ in range(timedelta(hours=1) // ROUND):
+            for _ in range(ROUND // timedelta(minutes=1) if is_recent else 1):
+                await self._run_some()
+                self._clock.advance(timedelta(minutes=1) if is_recent else ROUND)
+            while await self._summariser.once() < EVERY:
+                pass  # some of the time before the first job is left
+        for _ in range(20):  # as a leader does all the time: PostgreSQL sums up its counters
+            await self._store.promote(1000)
 
     async def _finish(self, count: int) -> None:
         """Add jobs that finished in this hour, with their history."""
@@ -63,6 +63,7 @@ class Week:
                 for n, job_id in enumerate(ids)
             ]
             await portable.adopt(exports)
+            await note_failures(self._store, [each.job for each in exports])
             self.job_ids = ids
 
     async def _run_some(self) -> None:
@@ -119,7 +120,12 @@ def failure(n: int) -> Failure:
     """Return one of the failures."""
     code = CODES[n % len(CODES)]
     message = f"user {n} is unknown to {code}"
-    return Failure(category=FailureCategory.PERMANENT, code=code, message=message)
+    return Failure(
+        category=FailureCategory.PERMANENT,
+        code=code,
+        message=message,
+        stack_trace="Traceback (most recent call last):\n" * 20,
+    )
 
 
 def worker(n: int, clock: ManualClock) -> WorkerInfo:

@@ -9,7 +9,8 @@ with the fastest settings in its documentation. No other jobs are submitted.
 The peers are installed from PyPI into environments that are removed at the end, or kept for another
 run in the folder that ``$RECOVERY_PEERS`` names. Trials wait side by side, at most for ``BOUND``
 seconds; what takes longer is shown as such. The figure is the median of three where the first trial
-was quick. Oban for Python needs Python 3.12 and is not included.
+was quick. ``--only celery,rq`` tries the queues whose names begin so. Oban for Python needs Python
+3.12 and is not included.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ HEAD = """\
 Urls = Callable[[str], str]
 
 
-async def main(*, effort: Effort, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None, only: str = "") -> None:
     """Print the table."""
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
         began, urls = time.monotonic(), _servers(stack, place, effort)
         stores = effort.pick(STORES, STORES, STORES[:1])
-        entrants = [*map(holdfast, stores), *_installed(place, effort)]
+        entrants = _chosen(only, [*map(holdfast, stores), *_installed(place, effort)])
         bench = Bench(place, effort.pick(BOUND, 30.0, 5.0), asyncio.Semaphore(AT_ONCE))
         deaths = effort.pick(DEATHS, DEATHS, DEATHS[:1])
         settings = effort.pick(SETTINGS, SETTINGS, SETTINGS[:1])
@@ -97,6 +98,12 @@ def _installed(place: Path, effort: Effort) -> list[Entrant]:
         found = list(pool.map(lambda name: peers()[name](folder / name), peers()))
     print(*(each for each in found if isinstance(each, str)), sep="\n")
     return [each for each in found if isinstance(each, Entrant)]
+
+
+def _chosen(only: str, entrants: list[Entrant]) -> list[Entrant]:
+    """Return the entrants whose names begin with one of the words."""
+    words = tuple(only.lower().split(","))
+    return [each for each in entrants if each.name.lower().startswith(words)]
 
 
 def _differs(entrant: Entrant, death: str, setting: str) -> bool:

@@ -88,7 +88,15 @@ def ticking(app: Holdfast) -> None:
             return time.time_ns()
 
 
-VARIANTS = {each.__name__: each for each in (plain, unused, single, keys, ticking)}
+def traced(app: Holdfast) -> None:
+    """Declare the same as plain, and trace one job in a hundred."""
+    from bench.shapes.tracing import tracing  # others need no OpenTelemetry
+
+    app.middleware(tracing())
+    plain(app)
+
+
+VARIANTS = {each.__name__: each for each in (plain, unused, single, keys, ticking, traced)}
 
 
 async def main(variant: str, slots: str) -> None:

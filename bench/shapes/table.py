@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bench.effort import Effort
-from bench.shapes import growth, limits, payloads, submits, tools, workers
+from bench.shapes import growth, limits, payloads, submits, tools, tracing, workers
 from bench.shapes.places import STORES, opened
 from bench.shapes.rows import Shape
 
@@ -19,6 +19,7 @@ SHAPES = (
     Shape("many small workers", STORES, workers.small),
     Shape("default slots", STORES, workers.slots),
     Shape("failing jobs", STORES, workers.failing),
+    Shape("traced jobs, 1 % sampled", STORES, tracing.traced),
     Shape("large payloads", STORES, payloads.large),
     Shape("start of a worker", STORES, workers.start),
     Shape("a hundred schedules", STORES, workers.cron),

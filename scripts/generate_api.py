@@ -18,6 +18,15 @@ MODULES = {
     "holdfast.testing": "For tests of your own tasks.",
     "holdfast.contrib.otel": "Tracing with OpenTelemetry.",
     "holdfast.contrib.sentry": "Errors and traces for Sentry.",
+    "holdfast.contrib.django": "For Django projects: the app, and the backend of Django's tasks.",
+    "holdfast.contrib.django.testing": "For tests of Django projects.",
+    "holdfast.contrib.starlette": "For Starlette and other ASGI sites.",
+    "holdfast.contrib.fastapi": "For FastAPI.",
+    "holdfast.contrib.litestar": "For Litestar.",
+    "holdfast.contrib.flask": "For Flask.",
+    "holdfast.contrib.sqlalchemy": "For sessions of SQLAlchemy.",
+    "holdfast.contrib.mounting": "The API and the dashboard as parts of an ASGI site.",
+    "holdfast.contrib.structlog": "For structlog.",
     "holdfast.contrib.celery": "For code written for Celery.",
 }
 HIDDEN = frozenset({"operations"})

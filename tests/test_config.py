@@ -238,7 +238,7 @@ def test_wrong_variables_of_an_app_are_refused_all_at_once(
 
 
 def test_every_setting_is_documented() -> None:
-    page = (tree.ROOT / "docs" / "how-to.md").read_text("utf-8")
+    page = (tree.ROOT / "docs" / "reference-settings.md").read_text("utf-8")
 
     assert [] == [key for key in config.SETTINGS if f"`{key}`" not in page]
 

@@ -85,6 +85,16 @@ def test_metrics_and_labels_of_an_expression_exist(expression: str, series: Seri
         assert set(values.split("|")) <= CLOSED[label]
 
 
+@pytest.mark.slow
+def test_reference_names_every_metric_of_a_scrape(series: Series) -> None:
+    page = (tree.ROOT / "docs" / "reference-metrics.md").read_text("utf-8")
+
+    names = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in series}
+    own = {name for name in names if name.startswith("holdfast_")}
+    assert len(own) > 20
+    assert [] == sorted(name for name in own if f"| `{name}` |" not in page)
+
+
 def test_an_unknown_metric_would_be_noticed() -> None:
     with pytest.raises(AssertionError):
         test_metrics_and_labels_of_an_expression_exist("holdfast_nothing", {"holdfast_jobs": set()})

@@ -1,16 +1,18 @@
-"""Writes docs/reference-cli.md from the commands themselves: python -m tests.docs.reference"""
+"""Writes the pages of the reference from the code itself: ``python -m tests.docs.reference``."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 
 from holdfast.cli import cli
 from holdfast.cli.commands import SECTIONS
 from tests.architecture import tree
+from tests.docs import http_page, metrics_page, settings_page
 
 PAGE = tree.ROOT / "docs" / "reference-cli.md"
 PREFACE = """# Command line
@@ -83,5 +85,14 @@ def _row(option: click.Option) -> str:
     return f"| {names}{value} | {told.strip()} |"
 
 
+PAGES: dict[Path, Callable[[], str]] = {
+    PAGE: render,
+    http_page.PAGE: http_page.render,
+    metrics_page.PAGE: metrics_page.render,
+    settings_page.PAGE: settings_page.render,
+}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(render(), "utf-8")
+    for page, make in PAGES.items():
+        page.write_text(make(), "utf-8")

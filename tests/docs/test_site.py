@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from scripts.build_docs import BrokenSiteError, build, navigation, rewritten
-from scripts.generate_api import TARGET, reference
+from scripts.generate_api import MODULES, TARGET, reference
 from tests.architecture import tree
 
 if TYPE_CHECKING:
@@ -52,6 +54,35 @@ def test_fences_become_those_of_the_site() -> None:
     text = "```python file=shop.py\n```\n```text output\n```\n```python\n"
 
     assert '```python title="shop.py"\n```\n```text\n```\n```python\n' == rewritten(text)
+
+
+def test_reference_covers_every_integration() -> None:
+    inner = {"__init__", "command_line", "embedding"}
+    folder = tree.PACKAGE / "contrib"
+    modules = {path.stem for path in folder.iterdir() if path.suffix in ("", ".py")}
+
+    missing = {name for name in modules - inner if f"holdfast.contrib.{name}" not in MODULES}
+    assert set() == missing - {"__pycache__"}
+
+
+def test_navigation_has_the_sections_that_readers_look_for() -> None:
+    text = (tree.ROOT / "zensical.toml").read_text("utf-8")
+    nav = tomllib.loads(text)["project"]["nav"]
+
+    sections = [name for entry in nav for name in entry]
+    assert ["Start", "Guides", "Stores", "HTTP service", "Reference", "Internals"] == sections[1:]
+
+
+def test_page_that_no_other_page_links_to_does_not_exist() -> None:
+    pages = {page.name: page.read_text("utf-8") for page in (tree.ROOT / "docs").glob("*.md")}
+
+    linked = {
+        target
+        for name, text in pages.items()
+        for target in re.findall(r"\]\(([\w-]+\.md)[)#]", text)
+        if target != name
+    }
+    assert {"index.md"} == pages.keys() - linked
 
 
 def test_reference_of_the_python_names_is_up_to_date() -> None:

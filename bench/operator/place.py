@@ -66,7 +66,7 @@ class Wish:
 @asynccontextmanager
 async def filled(name: str, wish: Wish) -> AsyncIterator[Filled | None]:
     """Yield the filled store; None when the time was too short to complete it."""
-    with _folder(name, wish) as here, _served(name, here) as url:
+    with _folder(name, wish) as here, _served(name, here, kept=wish.keep is not None) as url:
         note = here / "made.json"
         start = ManualClock().now()
         made = msgspec.json.decode(note.read_bytes(), type=Made) if note.exists() else Made(start)
@@ -111,24 +111,30 @@ def _folder(name: str, wish: Wish) -> Iterator[Path]:
 
 
 @contextmanager
-def _served(name: str, here: Path) -> Iterator[str]:
-    """Yield the URL of the store whose files are in a folder; its server runs meanwhile."""
+def _served(name: str, here: Path, *, kept: bool) -> Iterator[str]:
+    """Yield the URL of a store; its server runs meanwhile, on files in the folder if it is kept."""
     if name == "sqlite":
         yield f"sqlite:///{here}/jobs.db"
         return
     server = servers.Postgres(TUNED) if name == "postgres" else servers.Valkey()
-    shutil.rmtree(server.root)
-    server.root = here / "server"
-    server.root.mkdir(exist_ok=True)
-    if isinstance(server, servers.Postgres):
-        server.data = server.root / "data"
-        if server.identity:
-            shutil.chown(server.root, server.identity["user"], server.identity["group"])
+    if kept:
+        _move(server, here / "server")
     try:
         server.start()
         yield _ready(server)
     finally:
         server.stop()
+
+
+def _move(server: servers.Postgres | servers.Valkey, root: Path) -> None:
+    """Give a server that has not started another folder for its files."""
+    shutil.rmtree(server.root)
+    server.root = root
+    root.mkdir(exist_ok=True)
+    if isinstance(server, servers.Postgres):
+        server.data = root / "data"
+        if server.identity:
+            shutil.chown(root, server.identity["user"], server.identity["group"])
 
 
 def _ready(server: servers.Postgres | servers.Valkey) -> str:

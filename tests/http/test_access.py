@@ -65,6 +65,7 @@ MATRIX = {
     "getWebhook": "no no yes yes yes",
     "addWebhook": "no no no no yes",
     "removeWebhook": "no no no no yes",
+    "switchWebhook": "no no no no yes",
     "rotateWebhookSecret": "no no no no yes",
     "listDeliveries": "no no yes yes yes",
     "resendDelivery": "no no no yes yes",

@@ -124,6 +124,22 @@ async def test_million_per_second_are_a_microsecond_apart(hand: Hand) -> None:
     assert 1 == await _started(hand)
 
 
+@pytest.mark.parametrize("used", [0, 1, 77_777, 999_990])
+async def test_largest_rate_and_burst_lose_no_start(hand: Hand, place: Place, used: int) -> None:
+    rate, per = 1_000_000, timedelta(days=31)  # parts that a number of Lua only holds rounded
+    await hand.store.limit(QUEUE, LimitRule(rate=rate, per=per, burst=rate))
+    await _fill(hand, 8)
+    if used:
+        record_window(place, QUEUE, Window(rate + 3, hand.now + used * (per / rate) - TICK))
+
+    counts = []
+    for _ in range(8):
+        await hand.claim(1)
+        counts.append((await _used(hand))[0])
+
+    assert [used + n for n in range(1, 9)] == counts
+
+
 async def test_rate_of_one_a_day_lets_one_start_a_day(hand: Hand) -> None:
     await hand.store.limit(QUEUE, LimitRule(rate=1, per=timedelta(days=1)))
     await hand.add_all(*(hand.job(f"n{n}", lifetime=timedelta(days=5)) for n in range(3)))

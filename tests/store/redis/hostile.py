@@ -50,7 +50,9 @@ async def populate(app: Holdfast) -> None:
     parent = await app.submit("t", 5, queue="q.run", delay=3600)
     await app.submit("t", 6, queue="q", depends_on=[parent.job_id])
     await store.limit("queue:q", LimitRule(concurrency=5))
-    await store.limit("key:s", LimitRule(concurrency=5, rate=10, per=timedelta(seconds=60)))
+    await store.limit(
+        "key:s", LimitRule(concurrency=5, rate=10, per=timedelta(seconds=60), burst=10)
+    )
     for outcome in ("complete", "fail", "retry", "run", "stop"):
         (job,) = await side.claim(queue=f"q.{outcome}")
         if outcome == "complete":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 
@@ -12,6 +13,7 @@ from holdfast import Holdfast
 from holdfast.operations.doctor import examine
 from holdfast.store.redis.own_keys import TYPES
 from tests.store.redis.hostile import damages, faults, kind_of, populate
+from tests.wire.side import Side
 
 if TYPE_CHECKING:
     from tests.servers import Valkey
@@ -71,7 +73,7 @@ async def test_no_value_in_any_key_stops_the_store(url: str, part: int) -> None:
                 found += [(key, name, fault) for fault in await faults(app)]
             await population.put_back()
 
-    assert [] == found
+    assert [] == found, "\n".join(map(repr, found))
 
 
 @pytest.mark.req("R-2")
@@ -108,3 +110,28 @@ async def test_every_key_of_the_store_has_a_known_type(url: str) -> None:
 
     assert set() == unknown
     assert {name: TYPES[name] for name in types} == types
+
+
+RULES = (
+    {"rate": "x", "per": 1},
+    {"rate": 5},
+    {"rate": 5, "per": -1},
+    {"rate": 5, "per": 1e300, "burst": 1},
+    {"concurrency": float("nan")},
+    {"concurrency": [], "per": 1},
+    {"rate": 5, "per": 1, "burst": "x"},
+)
+
+
+@pytest.mark.req("R-2")
+async def test_damaged_limit_is_none(url: str) -> None:
+    key = f"{url.rpartition('=')[2]}:hf:limits"
+    async with Holdfast(url) as app, Redis.from_url(url.partition("?")[0]) as raw:
+        for terms in RULES:
+            for scope in ("queue:q", "task:t", "key:t"):
+                await raw.delete(key)
+                await raw.hset(key, scope, msgspec.msgpack.encode(terms))
+                await app.submit("t", queue="q", limit_key="k")
+
+                assert 1 == len(await Side(app.store).claim(queue="q")), (terms, scope)
+                assert [] == await app.store.limits(), (terms, scope)

@@ -59,6 +59,8 @@ async def limits(session: RedisSession) -> list[LimitState]:
 
 def _rule(item: tuple[bytes, bytes]) -> tuple[str, LimitRule]:
     terms = msgspec.msgpack.decode(item[1], type=dict[str, int])
+    if min(terms.values()) < 0 or (terms.get("rate") is not None and terms["per"] < 1):
+        raise ValueError("damaged by another program")  # the scripts take it for none, too
     return item[0].decode(), LimitRule(
         concurrency=terms.get("concurrency"),
         rate=terms.get("rate"),

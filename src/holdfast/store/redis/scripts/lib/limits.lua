@@ -4,15 +4,24 @@ local rule_of, is_limited, used_up, refusal_of
 do
 local rules, running, debts
 resets[#resets + 1] = function() rules, running, debts = nil, {}, {} end
+
+-- A rule that another program damaged is none: it must not stop the jobs of the store.
+local function read_rule(packed)
+  local is_read, rule = pcall(cmsgpack.unpack, packed)
+  if not is_read or type(rule) ~= 'table' then return nil end
+  for _, name in ipairs({'concurrency', 'rate', 'per', 'burst'}) do
+    local term = rule[name]
+    if term ~= nil and (type(term) ~= 'number' or not (term >= 0 and term < 1e15)) then return nil end
+  end
+  if rule.rate and (rule.per or 0) < 1 then return nil end
+  if rule.rate then rule.burst = math.max(1, rule.burst or 1 + math.floor(rule.rate / 10)) end
+  return rule
+end
 rule_of = function(scope)
   if not rules then
     rules = {}
     local found = call('HGETALL', shared .. 'limits')
-    for i = 1, #found, 2 do
-      local rule = cmsgpack.unpack(found[i + 1])
-      if rule.rate and not rule.burst then rule.burst = 1 + math.floor(rule.rate / 10) end
-      rules[found[i]] = rule
-    end
+    for i = 1, #found, 2 do rules[found[i]] = read_rule(found[i + 1]) end
   end
   return rules[scope]
 end
@@ -61,7 +70,8 @@ local function owe(scope, rule)
   local debt = debt_of(scope, rule) + rule.per
   debts[scope] = debt
   local ahead = math.floor(debt / rule.rate)
-  call('HSET', shared .. 'windows', scope, int(rule.rate + debt - ahead * rule.rate) .. ':' .. int(now + ahead))
+  local rest = math.min(math.max(debt - ahead * rule.rate, 0), rule.rate - 1) -- a number may have been rounded
+  call('HSET', shared .. 'windows', scope, int(rule.rate + rest) .. ':' .. int(now + ahead))
 end
 -- The microseconds until the next start, more than 0 if none may start now.
 local function wait_of(scope, rule)

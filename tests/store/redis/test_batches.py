@@ -15,7 +15,8 @@ from holdfast.model.acceptance import accept, read
 from holdfast.model.job import State
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
-from holdfast.store.redis import RedisStore, add, swap
+from holdfast.store.redis import RedisStore, add, encode, swap
+from holdfast.store.redis.connections import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -76,15 +77,41 @@ async def test_jobs_added_together_are_stored_like_jobs_added_one_by_one(
     valkey_server: Valkey, priority: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [made(n, priority=priority) for n in range(700)]
-    assert 1 == len(add.new_jobs(jobs))
+    assert 1 == len(add.new_jobs(jobs, []))
 
     together = await written(valkey_server, [jobs])
     one_by_one = await written(valkey_server, [[job] for job in jobs])
-    monkeypatch.setattr(add, "new_jobs", lambda jobs: [add.new_job(job) for job in jobs])
+    monkeypatch.setattr(add, "new_jobs", _each_by_itself)
     separately = await written(valkey_server, [jobs])
 
     assert separately == together
     assert separately == one_by_one
+
+
+def _each_by_itself(jobs: Sequence[Job], _large: list[bytes]) -> list[add.Params]:
+    return [add.new_job(job, encode.data_value(job)) for job in jobs]
+
+
+async def test_payloads_of_any_size_share_a_batch(valkey_server: Valkey) -> None:
+    def text(size: int) -> str:
+        return "x" * (size - len('"é"'.encode()) + 1) + "é"
+
+    sizes = [10, LARGE - 1, LARGE, LARGE + 1, 20, 3 * LARGE, 300_000]
+    kinds = [{}, {"tags": {"a": "b"}}, {"idempotency_key": "k"}, {"delay": 60}]
+    jobs = [
+        made(10 * n + k, payload=text(size), **kind)
+        for n, size in enumerate(sizes)
+        for k, kind in enumerate(kinds)
+        if n == 5 or "idempotency_key" not in kind
+    ]
+    jobs += [made(900, payload=bytes(range(256)) * 100), made(901, payload=7)]
+
+    async with opened(valkey_server) as (store, _, _):
+        answers = await store.add([jobs[0], *jobs])  # one of them twice
+        stored = await store.get([job.id for job in jobs])
+
+    assert {AddStatus.ACCEPTED} == {answer.status for answer in answers}
+    assert [job.payload for job in jobs] == [job.payload for job in stored if job]
 
 
 async def test_batch_of_different_jobs_keeps_its_order(valkey_server: Valkey) -> None:

@@ -16,6 +16,7 @@ from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.redis import encode, fields
+from holdfast.store.redis.connections import LARGE
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.redis.settings import correlation_index, dedupe_field, is_usable, tag_index
@@ -42,7 +43,8 @@ async def add(
     moment = "" if session.clock is None else fields.micros(session.clock.now())
     common = (settings.prefix, moment, *session.constants)
     fenced = (fence.job_id, fence.token) if fence else ("", "")
-    own = ("1" if atomic else "0", *fenced, pack(new_jobs(jobs)))
+    large: list[bytes] = []
+    own = ("1" if atomic else "0", *fenced, pack(new_jobs(jobs, large)), *large)
     answers = await run("add", session.keys.jobs, (*common, *own))
     if answers == b"STALE":
         assert fence is not None
@@ -75,24 +77,36 @@ def _added(
     )
 
 
-def new_jobs(jobs: Sequence[Job]) -> list[Params]:
-    """Return new jobs as ``add.lua`` receives them: plain ones that follow each other in groups."""
+def new_jobs(jobs: Sequence[Job], large: list[bytes]) -> list[Params]:
+    """Return new jobs as ``add.lua`` receives them: plain ones that follow each other in groups.
+
+    Large payloads are added to ``large``, and their numbers stand in their places.
+    """
     found: list[Params] = []
     shared: tuple[object, ...] | None = None
     ids: list[str] = []
-    payloads: list[msgspec.Raw] = []
+    payloads: list[msgspec.Raw | int] = []
     for job in jobs:
         last, shared = shared, _shared_values(job)
         if shared != last:
             if not _is_plain(job):
                 shared = None
-                found.append(new_job(job))
+                found.append(new_job(job, _apart(job, large)))
                 continue
             ids, payloads = [], []
             found.append({**_group(job), "ids": ids, "payloads": payloads})
         ids.append(job.id)
-        payloads.append(encode.data_value(job))
+        payloads.append(_apart(job, large))
     return found
+
+
+def _apart(job: Job, large: list[bytes]) -> msgspec.Raw | int:
+    """Return the payload of a job; the number of one that is large enough to be sent by itself."""
+    data = encode.payload_data(job.payload, job.encoding)
+    if len(data) < LARGE:
+        return encode.as_string(data)
+    large.append(data)
+    return len(large)
 
 
 def _is_plain(job: Job) -> bool:
@@ -122,7 +136,7 @@ def _group(job: Job) -> Params:
     }
 
 
-def new_job(job: Job) -> Params:
+def new_job(job: Job, data: msgspec.Raw | int) -> Params:
     """Return one new job as ``add.lua`` receives it."""
     params: Params = {
         "id": job.id,
@@ -132,7 +146,7 @@ def new_job(job: Job) -> Params:
         "now": encode.now_values(job),
         "held": "1" if job.held else "",
         "created": str(fields.micros(job.created_at)),
-        "fields": encode.new_fields(job),
+        "fields": encode.new_fields(job, data),
         "edges": [encode.edge_values(edge) for edge in job.trail],
         "after": job.depends_on,
         "index": indexes_of(job),
@@ -179,8 +193,9 @@ def indexes_of(job: Job) -> list[str]:
 def exported_job(export: JobExport) -> Params:
     """Return a job with its history as ``adopt.lua`` receives it."""
     job = export.job
-    params = new_job(replace(job, trail=export.history))
-    values: list[object] = [*encode.new_fields(job), *_past_fields(job)]
+    data = encode.data_value(job)
+    params = new_job(replace(job, trail=export.history), data)
+    values: list[object] = [*encode.new_fields(job, data), *_past_fields(job)]
     if job.depends_on:
         values += ["hf:deps", msgspec.json.encode(job.depends_on).decode()]
     params["fields"] = values

@@ -16,6 +16,10 @@ from redis import exceptions
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 
+LARGE = 16_384
+"""Bytes from which a word of a command is sent without copying it first; it must come last, or
+before other large ones."""
+
 
 class Connections:
     """Up to ``limit`` connections, made by a pool of the library with its settings."""
@@ -43,7 +47,7 @@ class Connections:
             self._idle.append(connection)
             return answer
 
-    async def _write(self, connection: AbstractConnection, data: bytes) -> None:
+    async def _write(self, connection: AbstractConnection, data: bytes | list[bytes]) -> None:
         """Send a command; over a new line when the old one was closed before it could be sent."""
         await _connect(connection)
         try:
@@ -74,8 +78,20 @@ async def _drop(connection: AbstractConnection) -> None:
         await connection.disconnect(nowait=True)
 
 
-def _packed(words: Sequence[str | bytes | int | float]) -> bytes:
+def _packed(words: Sequence[str | bytes | int | float]) -> bytes | list[bytes]:
+    last = words[-1]
+    if isinstance(last, bytes) and len(last) >= LARGE:
+        return _pieces(words)
     return pack_command(tuple(words))  # type: ignore[arg-type, no-any-return]  # typed as if for one word
+
+
+def _pieces(words: Sequence[str | bytes | int | float]) -> list[bytes]:
+    """Return the parts of a command; to pack them into one takes longer than to send them."""
+    pieces = [b"*%d\r\n" % len(words)]
+    for word in words:
+        text = word if isinstance(word, bytes) else str(word).encode()
+        pieces += (b"$%d\r\n" % len(text), text, b"\r\n")
+    return pieces
 
 
 async def _connect(connection: AbstractConnection) -> None:

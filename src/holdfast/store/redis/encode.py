@@ -43,9 +43,9 @@ def as_string(data: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
 
 
-def new_fields(job: Job) -> HashFields:
-    """Return the hash of a new job."""
-    own: HashFields = ["data", data_value(job), "opts", _json(_options(job))]
+def new_fields(job: Job, data: msgspec.Raw | int) -> HashFields:
+    """Return the hash of a new job around its payload, or the number that stands for it."""
+    own: HashFields = ["data", data, "opts", _json(_options(job))]
     return own + shared_fields(job)
 
 

@@ -2,6 +2,7 @@
 -- edges: (new) -> PENDING -> SCHEDULED | DELAYED, as decided by the caller
 -- ARGV[7] '1' for all or nothing; ARGV[8], ARGV[9] id and token of the fence, or ''
 -- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in add.py
+-- ARGV[11] and on: large payloads, for which numbers stand in ARGV[10]
 -- returns: 'STALE', or per job 1 when accepted, else {status, id, missing, a dependency has ended,
 -- the job that holds the key was deleted}
 -- needs: base queue job links forget flow sync duplicates
@@ -203,6 +204,11 @@ local function write_group(g)
   measure(kind.prefix, type, 'submitted', g.edges[1][4], nil, size)
 end
 
+local function payload_of(value)
+  if type(value) == 'number' then return ARGV[10 + value] end
+  return value
+end
+
 local function main()
   local atomic = ARGV[7] == '1'
   if ARGV[8] ~= '' then
@@ -235,12 +241,13 @@ local function main()
       for n, id in ipairs(job.ids) do
         if not exists(id) then
           new_ids[id] = true
-          new[#new + 1], payloads[#new + 1] = id, job.payloads[n]
+          new[#new + 1], payloads[#new + 1] = id, payload_of(job.payloads[n])
         end
         answers[#answers + 1] = 1
       end
       job.ids, job.payloads = new, payloads
     else
+      job.fields[2] = payload_of(job.fields[2])
       local answer = check(job)
       answers[#answers + 1], job.answer = answer, answer
       if answer[1] == 'CONFLICT' or answer[1] == 'MISSING' then refused = true end

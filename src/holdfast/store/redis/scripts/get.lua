@@ -3,8 +3,9 @@
 -- ARGV[7] msgpack: a list of ids
 -- returns: per id a reply or false
 -- needs: base queue job links forget flow sync
-local replies = {}
-for i, job_id in ipairs(cmsgpack.unpack(ARGV[7])) do
+local replies, ids = {}, cmsgpack.unpack(ARGV[7])
+cache_records(ids)
+for i, job_id in ipairs(ids) do
   local j = find(job_id)
   replies[i] = j and reply(j) or false
 end

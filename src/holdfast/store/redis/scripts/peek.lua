@@ -5,16 +5,37 @@
 -- returns: per id a list of strings
 -- needs: base queue job links forget flow sync
 local what = ARGV[7]
+local function add_histories(found, key, from, last)
+  for first = from, last, 100 do
+    local names = {}
+    for i = first, math.min(last, first + 99) do names[#names + 1] = 'hf:h' .. i end
+    for _, edge in ipairs(call('HMGET', key, unpack(names))) do found[#found + 1] = edge end
+  end
+  return found
+end
 local function details(j)
   if what == 'rest' then return {call('HGET', j.key, 'hf:rest')} end
   if what == 'logs' then return call('LRANGE', j.key .. ':logs', 0, -1) end
+  return add_histories({}, j.key, 1, j.histories)
+end
+
+-- The history or log of a job that is as stored, without the rest of the job: half the time.
+local PLACES = '^' .. ANY5 .. ANY .. ANY .. ANY .. ANY .. '([^|]+)|([^|]*)|([^|]*)|'
+local function details_as_stored(job_id)
+  local record = record_of(job_id)
+  if not record then return nil end
+  local _, name = read_record(record)
+  local q = queue(name)
+  if not q.caught_up then return nil end
+  local key = q.base .. id_in(name, job_id)
+  if what == 'logs' then return call('LRANGE', key .. ':logs', 0, -1) end
+  local v = call('HMGET', key, 'hf:now', 'ats', 'hf:h1', 'hf:h2', 'hf:h3', 'hf:h4')
+  local _, histories, starts = string.match(v[1] or '', PLACES)
+  histories = within(histories, MAX_COUNT)
+  if not histories or (within(v[2], MAX_COUNT) or 0) ~= tonumber(starts) then return nil end
   local found = {}
-  for first = 1, j.histories, 100 do
-    local names = {}
-    for i = first, math.min(j.histories, first + 99) do names[#names + 1] = 'hf:h' .. i end
-    for _, edge in ipairs(call('HMGET', j.key, unpack(names))) do found[#found + 1] = edge end
-  end
-  return found
+  for i = 1, math.min(histories, 4) do found[i] = v[i + 2] end
+  return add_histories(found, key, 5, histories)
 end
 
 -- The jobs that a job spawned itself, then the children that BullMQ clients gave it.
@@ -48,7 +69,10 @@ local function followers_of(job_id)
 end
 
 local answers = {}
-for i, job_id in ipairs(cmsgpack.unpack(ARGV[8])) do
+local ids = cmsgpack.unpack(ARGV[8])
+local is_quick = what == 'history' or what == 'logs'
+if is_quick then cache_records(ids) end
+for i, job_id in ipairs(ids) do
   if what == 'parents' then
     answers[i] = call('HGETALL', shared .. 'p:' .. job_id)
   elseif what == 'children' then
@@ -56,8 +80,11 @@ for i, job_id in ipairs(cmsgpack.unpack(ARGV[8])) do
   elseif what == 'followers' then
     answers[i] = followers_of(job_id)
   else
-    local j = find(job_id)
-    answers[i] = j and details(j) or {}
+    answers[i] = is_quick and details_as_stored(job_id)
+    if not answers[i] then
+      local j = find(job_id)
+      answers[i] = j and details(j) or {}
+    end
   end
 end
 flush()

@@ -127,6 +127,11 @@ else
   end
 end
 local replies, positions, left_out, count = {}, {}, {}, 0
+if not id_prefix then
+  local job_ids = {}
+  for i = 1, #ids, 2 do job_ids[#job_ids + 1] = ids[i] end
+  cache_records(job_ids)
+end
 for i = 1, #ids, 2 do
   local is_candidate, ok, is_match = not id_prefix or string.sub(ids[i], 1, #id_prefix) == id_prefix, false, false
   if is_candidate then ok, is_match = guarded(ids[i], matches, ids[i]) end

@@ -96,6 +96,6 @@ def _fields(form: Mapping[str, Sequence[str]]) -> bytes:
 
 def _sentence(error: ValidationError | NotFoundError) -> str:
     if isinstance(error, ValidationError):
-        faults = "; ".join(f"{fault.field} {fault.message}" for fault in error.faults)
+        faults = "; ".join(f"{fault.field} {fault.message}".strip() for fault in error.faults)
         return f"Nothing was changed: {faults}."
     return f"Nothing was changed: there is {error}."

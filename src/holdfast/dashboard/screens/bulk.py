@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.api.errors import RequestError
 from holdfast.dashboard.formats import iso, plural
@@ -19,7 +20,7 @@ from holdfast.dashboard.screens.jobs import read_search
 from holdfast.dashboard.search import SearchQuery
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.model.bulk import BulkAction, BulkOperation
+from holdfast.model.bulk import BulkAction, BulkOperation, BulkPreview
 from holdfast.model.status import JobStatus
 
 SAMPLE = 10
@@ -27,6 +28,9 @@ MOST_IDS = 1000
 PATIENCE = 2.0
 """Seconds that a form waits for a short operation; a longer one has a page of its own."""
 LISTED = 50
+UNCONFIRMED = 1000
+"""Jobs that can be deleted without ticking a box that has their number."""
+NOTHING = "no job is selected"
 
 
 class BulkKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +94,18 @@ class BulkView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: datetime
     group: str
     """The failure group to return to."""
+    back: str
+    """The search to return to."""
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether anything was selected: nothing ticked does not mean all jobs."""
+        return self.search is not None or bool(self.ids)
+
+    @property
+    def must_confirm(self) -> bool:
+        """Whether a box with the number must be ticked."""
+        return _must_confirm(self.kind, self.total)
 
 
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +134,14 @@ async def preview(visit: Visit) -> BulkView:
     """Return what an action on many jobs would change, as of now."""
     kind = _kind(visit.asked("action"))
     ids = tuple(dict.fromkeys(visit.query.get("id", ())))[:MOST_IDS]
-    search = None if ids else await _search(visit, visit.asked("q"))
-    found = await visit.operations.bulk.preview(
-        kind.action, filter=None if search is None else search.filter, ids=ids or None
-    )
+    text, as_of = visit.asked("q"), visit.asked("as_of") or None
+    search = await _search(visit, text) if not ids and (text or visit.asked("all")) else None
+    found = BulkPreview(action=kind.action, as_of=visit.now, matched=0, matched_exact=True)
+    if ids or search:
+        filter_ = None if search is None else search.filter
+        found = await visit.operations.bulk.preview(
+            kind.action, filter=filter_, ids=ids or None, as_of=as_of
+        )
     return BulkView(
         kind=kind,
         search=search,
@@ -131,13 +151,18 @@ async def preview(visit: Visit) -> BulkView:
         sample=tuple([job async for job in _each(visit, found.examples[:SAMPLE])]),
         as_of=found.as_of,
         group=visit.asked("to"),
+        back=text or visit.asked("from"),
     )
+
+
+def _must_confirm(kind: BulkKind, total: int) -> bool:
+    return kind.action is BulkAction.DELETE and total > UNCONFIRMED
 
 
 async def _search(visit: Visit, text: str) -> SearchQuery:
     search = await read_search(visit, text)
     if search.job_id:
-        search = msgspec.structs.replace(search, faults=(*search.faults, "id: select the job"))
+        search = replace(search, faults=(*search.faults, "id: select the job"))
     if search.faults:
         raise ValidationError([Fault("q", "INVALID", fault) for fault in search.faults])
     return search
@@ -154,9 +179,13 @@ async def _each(visit: Visit, ids: tuple[str, ...]) -> Any:
 async def act(visit: Visit, kind: BulkKind) -> ActionDone:
     """Start the operation on the jobs of the preview; wait for it if it is short."""
     ids = visit.form.get("id")
+    if not ids and "q" not in visit.form:
+        raise ValidationError([Fault("", "REQUIRED", NOTHING)])
     search = None if ids else await _search(visit, visit.given("q"))
+    if search is not None and not visit.given("confirmed"):
+        await _check_size(visit, kind, search)
     group = visit.given("to")
-    return await run(
+    done = await run(
         visit,
         kind,
         to=("failures", group) if group else ("jobs",),
@@ -165,6 +194,18 @@ async def act(visit: Visit, kind: BulkKind) -> ActionDone:
         as_of=visit.given("as_of") or iso(visit.now),
         **_options(visit, kind),
     )
+    return replace(done, query={"q": visit.given("from")}) if done.to == ("jobs",) else done
+
+
+async def _check_size(visit: Visit, kind: BulkKind, search: SearchQuery) -> None:
+    if kind.action is not BulkAction.DELETE:
+        return
+    found = await visit.operations.bulk.preview(
+        kind.action, filter=search.filter, as_of=visit.given("as_of") or None
+    )
+    if _must_confirm(kind, found.matched):
+        message = f"tick the box to delete more than {UNCONFIRMED} jobs"
+        raise ValidationError([Fault("", "REQUIRED", message)])
 
 
 async def run(visit: Visit, kind: BulkKind, *, to: Sequence[str] = (), **terms: Any) -> ActionDone:

@@ -24,6 +24,24 @@ if TYPE_CHECKING:
     from tests.http.site import Site
 
 ROLES = list(Role)
+FOREIGN = (
+    "https://evil.example/",
+    "//evil.example/",
+    "/\\evil.example",
+    "/\t/evil.example",
+    "/\n/evil.example",
+    "/\r/evil.example",
+    "/\x0b/evil.example",
+    "/ /evil.example",
+    "/x\r\nSet-Cookie: a=b",
+    "/x\nSet-Cookie: a=b",
+    "/\x00/evil.example",
+    "/x\u2028\u010d",
+    "/\u010a/evil.example",
+    "/../evil",
+    "/%2E%2e/evil",
+)
+"""Addresses of other sites as browsers read them, and what is no address."""
 
 
 async def signed_in(site: Site, role: Role | str, namespace: str = "") -> Guest:
@@ -59,9 +77,18 @@ async def test_login_leads_to_no_other_site(site: Site) -> None:
     key, guest = await site.key("operator"), Guest(site)
     await guest.get("/login")
 
-    for place in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
+    for place in FOREIGN:
         reply = await guest.post("/login", {"key": key, "next": place})
         assert "/" == reply.headers["location"]
+
+
+async def test_form_leads_back_to_no_other_site(site: Site, guest: Guest) -> None:
+    await site.submit()
+    await guest.get("/queues/default")
+
+    for place in FOREIGN:
+        reply = await guest.post("/queues/default/pause", {"back": place})
+        assert re.fullmatch(r"/\?notice=\w+", reply.headers["location"])
 
 
 async def test_wrong_key_stays_outside_and_is_in_the_audit_log(site: Site) -> None:

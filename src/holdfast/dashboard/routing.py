@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -65,7 +66,18 @@ class Addresses:
         return f"{self.root}/{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
 
     def is_own(self, address: str) -> bool:
-        """Whether an address is a path below the root, not one of another site."""
-        if not address.startswith("/") or address.startswith("//") or "\\" in address:
+        """Whether an address is a path below the root, not one of another site.
+
+        It has only characters that addresses of this class have: browsers remove tabs and line
+        ends, and take a backslash for a slash.
+        """
+        if not _OWN.fullmatch(address):
+            return False
+        segments = address.partition("?")[0].split("/")
+        if any(unquote(each) in (".", "..") for each in segments):
             return False
         return address == self.root or address.startswith(f"{self.root}/")
+
+
+_OWN = re.compile(r"/(?!/)[!-\[\]-~]*")
+"""One slash, not two, then visible ASCII without a backslash."""

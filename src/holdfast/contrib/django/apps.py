@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 from django.core import checks
+from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
 from holdfast.contrib.django.checks import check_settings
 from holdfast.contrib.django.configuration import read_settings
+from holdfast.contrib.django.configured import app
+from holdfast.contrib.django.connections import close_before_destroying
 
 
 class HoldfastConfig(AppConfig):
@@ -18,7 +21,9 @@ class HoldfastConfig(AppConfig):
     verbose_name = "Holdfast"
 
     def ready(self) -> None:
-        """Register the checks and the tasks."""
+        """Register the checks and the tasks, and leave the database before a test run ends."""
         checks.register(check_settings)
+        if (alias := read_settings().database) in connections.settings:
+            close_before_destroying(alias, app.sync.close)
         for module in read_settings().autodiscover:
             autodiscover_modules(module)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections, reset_queries
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from holdfast.tasks.middleware import AttemptCall, AttemptManager, Middleware
 
@@ -46,17 +48,41 @@ def replace_unusable() -> None:
 
     Django itself asks the server only with CONN_HEALTH_CHECKS, or after an error.
     """
-    for connection in connections.all(initialized_only=True):
+    for connection in _between_transactions():
         connection.close_if_unusable_or_obsolete()
-        is_open = connection.connection is not None and not connection.in_atomic_block
-        if is_open and not connection.is_usable():
+        if connection.connection is not None and not connection.is_usable():
             connection.close()
 
 
 def close_old() -> None:
     """Close the connections of this thread that are too old or that failed."""
-    for connection in connections.all(initialized_only=True):
+    for connection in _between_transactions():
         connection.close_if_unusable_or_obsolete()
+
+
+def _between_transactions() -> list[BaseDatabaseWrapper]:
+    """Return the connections of this thread that may be closed.
+
+    A test case holds a transaction open around its jobs. Django would close that connection,
+    because it does not commit by itself.
+    """
+    opened = connections.all(initialized_only=True)
+    return [connection for connection in opened if not connection.in_atomic_block]
+
+
+def close_before_destroying(alias: str, close: Callable[[], None]) -> None:
+    """Call ``close`` before a test run destroys its database of this name.
+
+    PostgreSQL destroys no database while somebody is connected to it. Django sends no signal.
+    """
+    creation = connections[alias].creation
+    destroy = creation.destroy_test_db
+
+    def destroy_test_db(*arguments: Any, **named: Any) -> None:
+        close()
+        destroy(*arguments, **named)
+
+    creation.destroy_test_db = destroy_test_db
 
 
 class ConnectionCare(Middleware):

@@ -77,7 +77,7 @@ async def test_ready_job_without_a_worker_is_a_warning(hand: Hand) -> None:
     finding = await found(hand.store, "workers")
 
     assert Level.WARN is finding.level
-    assert "1 ready job(s) of type 'a' in queue 'main'" in finding.text
+    assert "1 ready job of type 'a' in queue 'main'" in finding.text
     await announce(hand.store, worker(hand, id="w2", queues=("main",), types=("a",)))
     assert Level.OK is (await found(hand.store, "workers")).level
 
@@ -88,7 +88,7 @@ async def test_paused_queue_with_ready_jobs_is_a_warning(hand: Hand) -> None:
 
     finding = await found(hand.store, "queue")
 
-    assert (Level.WARN, "holdfast queues resume main") == (finding.level, finding.advice)
+    assert (Level.WARN, "`holdfast queues resume main`") == (finding.level, finding.advice)
 
 
 async def test_late_retry_is_an_error(hand: Hand) -> None:
@@ -125,7 +125,7 @@ async def test_dead_letters_are_counted(hand: Hand) -> None:
     dead = await hand.swap(job, _exhausted(hand, job))
     assert State.DEAD_LETTER is dead.state
 
-    assert "1 job(s) used up their attempts: a" in (await found(hand.store, "dead letters")).text
+    assert "1 job used up its attempts: a" in (await found(hand.store, "dead letters")).text
 
 
 async def test_jobs_that_should_have_been_pruned_are_counted() -> None:
@@ -144,7 +144,7 @@ async def test_jobs_that_should_have_been_pruned_are_counted() -> None:
 async def test_leaked_threads_are_reported(hand: Hand) -> None:
     await announce(hand.store, worker(hand, leaked_threads=3))
 
-    assert "w1 has 3 thread(s)" in (await found(hand.store, "threads")).text
+    assert "w1 has 3 threads" in (await found(hand.store, "threads")).text
 
 
 async def test_jobs_encrypted_with_an_unknown_key_are_an_error() -> None:

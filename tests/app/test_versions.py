@@ -46,7 +46,7 @@ async def test_payload_that_does_not_fit_waits_for_another_version(
     assert "unknown field `email`" in explained.message
     (finding,) = [one for one in await examine(app.store) if one.name == "versions"]
     assert Level.WARN is finding.level
-    assert "1 job(s) of type 'greet' wait for a worker of another version" in finding.text
+    assert "1 job of type 'greet' waits for a worker of another version" in finding.text
 
     app.register("greet", new)
     clock.advance(5)

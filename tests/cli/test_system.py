@@ -301,7 +301,7 @@ def test_doctor_reports_problems_and_what_to_do(place: Place) -> None:
     result = place.run("doctor")
 
     assert 0 == result.exit_code
-    assert "no worker for them" in result.output
+    assert "no worker for it" in result.output
     assert "2 warning(s)" in result.output
     assert 1 == place.run("doctor", "--strict").exit_code
     assert "workers" in {finding["name"] for finding in place.json("doctor")}
@@ -315,7 +315,7 @@ def test_doctor_fails_on_errors(place: Place) -> None:
     result = place.run("doctor")
 
     assert 1 == result.exit_code
-    assert "past their lifetime" in result.output
+    assert "past its lifetime" in result.output
 
 
 def test_series_are_shown_over_time(place: Place) -> None:

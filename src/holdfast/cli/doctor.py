@@ -49,6 +49,6 @@ def _show(found: Sequence[Finding]) -> None:
         name = plain(finding.name).ljust(width)
         click.echo(f"{click.style(mark, fg=colour)}  {name}  {plain(finding.text)}")
         if finding.advice:
-            click.echo(f"{' ' * (width + 9)}{plain(finding.advice)}")
+            click.echo(f"{' ' * (width + 9)}{plain(finding.advice.replace('`', ''))}")
     levels = [finding.level for finding in found]
     click.echo(f"\n{levels.count(Level.ERROR)} error(s), {levels.count(Level.WARN)} warning(s)")

@@ -80,7 +80,7 @@ def _maintenance(*, led: bool, live: int) -> Finding:
     text = "No worker leads maintenance: retries, delays, cron, dependents and expired leases wait."
     if not live:
         return _ok("maintenance", "No worker leads maintenance, and no live job needs it.")
-    return Finding("maintenance", Level.WARN, text, "Start a worker: holdfast worker MODULE:APP.")
+    return Finding("maintenance", Level.WARN, text, "Start a worker: `holdfast worker MODULE:APP`.")
 
 
 async def _failing(store: Store) -> list[Finding]:
@@ -112,8 +112,9 @@ def _leaks(present: Sequence[WorkerInfo]) -> list[Finding]:
         Finding(
             "threads",
             Level.WARN,
-            f"Worker {one.id} has {one.leaked_threads} thread(s) that do not stop.",
-            "Run such tasks with runner='process', which can be killed, and restart the worker.",
+            f"Worker {one.id} has {_number(one.leaked_threads, 'thread')} that"
+            f" {'does' if one.leaked_threads == 1 else 'do'} not stop.",
+            "Run such tasks with `runner='process'`, which can be killed, and restart the worker.",
         )
         for one in present
         if one.leaked_threads
@@ -138,13 +139,17 @@ async def _unserved(
         Finding(
             "queue",
             Level.WARN,
-            f"Queue {queue!r} is paused with {n} ready job(s).",
-            f"holdfast queues resume {queue}",
+            f"Queue {queue!r} is paused with {_number(n, 'ready job')}.",
+            f"`holdfast queues resume {queue}`",
+            queue=queue,
         )
         for queue, n in sorted(waiting.items())
     ]
     return found or [
-        _ok("workers", f"{len(present)} worker(s); every ready job has one that can run it.")
+        _ok(
+            "workers",
+            f"{_number(len(present), 'worker')}; every ready job has one that can run it.",
+        )
     ]
 
 
@@ -152,8 +157,11 @@ def _no_worker(queue: str, type_: str, count: int) -> Finding:
     return Finding(
         "workers",
         Level.WARN,
-        f"{count} ready job(s) of type {type_!r} in queue {queue!r}, and no worker for them.",
-        f"Start one that serves the queue (-Q {queue}) and has a handler for the type.",
+        f"{_number(count, 'ready job')} of type {type_!r} in queue {queue!r}, and no worker for"
+        f" {'it' if count == 1 else 'them'}.",
+        f"Start one that serves the queue (`-Q {queue}`) and has a handler for the type.",
+        queue=queue,
+        type=type_,
     )
 
 
@@ -168,9 +176,10 @@ async def _mismatched(store: Store) -> list[Finding]:
         Finding(
             "versions",
             Level.WARN,
-            f"{_many(jobs)} of type {type_!r} wait for a worker of another version:"
-            f" {jobs[0].failure.message if jobs[0].failure else ''}.",
+            f"{_many(jobs)} of type {type_!r} {_verb(jobs, 'wait')} for a worker of another"
+            f" version: {jobs[0].failure.message if jobs[0].failure else ''}.",
             "Deploy workers with the code that submitted them, or a version that upgrades them.",
+            type=type_,
         )
         for type_, jobs in sorted(waiting.items())
     ]
@@ -196,8 +205,8 @@ async def _overdue(store: Store) -> list[Finding]:
             Finding(
                 "leases",
                 Level.ERROR,
-                f"{_many(lapsed)} run under a lease that expired over a minute ago, such as"
-                f" {lapsed[0].id}, and were not reclaimed.",
+                f"{_many(lapsed)} {_verb(lapsed, 'run')} under a lease that expired over a minute"
+                f" ago, such as {lapsed[0].id}: nothing reclaims them.",
                 "Start a worker; it reclaims them within seconds.",
             )
         )
@@ -206,7 +215,8 @@ async def _overdue(store: Store) -> list[Finding]:
             Finding(
                 "lifetimes",
                 Level.ERROR,
-                f"{_many(expired)} are over a minute past their lifetime, such as {expired[0].id}.",
+                f"{_many(expired)} {'is' if len(expired) == 1 else 'are'} over a minute past"
+                f" {'its' if len(expired) == 1 else 'their'} lifetime, such as {expired[0].id}.",
                 "Start a worker; it ends them within seconds.",
             )
         )
@@ -249,8 +259,9 @@ async def _waiting(store: Store) -> list[Finding]:
             Finding(
                 "dependencies",
                 Level.ERROR,
-                f"{_many(orphans)} wait for jobs that do not exist, such as {orphans[0].id}.",
-                "Cancel them (holdfast cancel ID) and submit them again without the dependency.",
+                f"{_many(orphans)} {_verb(orphans, 'wait')} for jobs that do not exist, such as"
+                f" {orphans[0].id}.",
+                "Cancel them (`holdfast cancel ID`) and submit them again without the dependency.",
             )
         )
     if releasable and not await is_led(store):
@@ -258,11 +269,17 @@ async def _waiting(store: Store) -> list[Finding]:
             Finding(
                 "dependencies",
                 Level.WARN,
-                f"{_many(releasable)} wait although the jobs they depend on have ended.",
+                f"{_many(releasable)} {_verb(releasable, 'wait')} although the jobs before"
+                " have ended.",
                 "Start a worker; maintenance releases them.",
             )
         )
-    return found or [_ok("dependencies", f"{len(waiting)} job(s) wait for jobs that exist.")]
+    return found or [
+        _ok(
+            "dependencies",
+            f"{_number(len(waiting), 'job')} {_verb(waiting, 'wait')} for jobs that exist.",
+        )
+    ]
 
 
 def _dead(tallies: Sequence[Tally]) -> Finding:
@@ -273,8 +290,9 @@ def _dead(tallies: Sequence[Tally]) -> Finding:
     return Finding(
         "dead letters",
         Level.WARN,
-        f"{dead} job(s) used up their attempts: {', '.join(types[:5])}.",
-        "See why with holdfast failures; holdfast retry runs them again.",
+        f"{_number(dead, 'job')} used up {'its' if dead == 1 else 'their'} attempts:"
+        f" {', '.join(types[:5])}.",
+        "See why with `holdfast failures`; `holdfast retry` runs them again.",
     )
 
 
@@ -294,8 +312,8 @@ async def _unpruned(store: Store, retention: Retention) -> list[Finding]:
         Finding(
             "retention",
             Level.WARN,
-            f"{late}{'' if late < SAMPLE else ' or more'} ended job(s) are a day past their"
-            " retention.",
+            f"{late}{'' if late < SAMPLE else ' or more'} ended"
+            f" {'job is' if late == 1 else 'jobs are'} a day past the retention.",
             "Start a worker; maintenance prunes. Jobs that live ones depend on are kept.",
         )
     ]
@@ -310,7 +328,7 @@ async def _encrypted(store: Store, key_ids: Sequence[str]) -> list[Finding]:
             "keys",
             Level.ERROR,
             f"Jobs are encrypted with key {key_id!r}, which this command does not have.",
-            "Workers need it too: set it in $HOLDFAST_ENCRYPTION_KEYS.",
+            "Workers need it too: set it in `$HOLDFAST_ENCRYPTION_KEYS`.",
         )
         for key_id in sorted(missing)
     ]
@@ -319,8 +337,16 @@ async def _encrypted(store: Store, key_ids: Sequence[str]) -> list[Finding]:
 def _counted(tallies: Sequence[Tally]) -> Finding:
     live = sum(t.count for t in tallies if t.state not in TERMINAL)
     ended = sum(t.count for t in tallies) - live
-    return _ok("jobs", f"{live} live and {ended} ended job(s).")
+    return _ok("jobs", f"{live} live and {ended} ended {'job' if ended == 1 else 'jobs'}.")
 
 
 def _many(jobs: Sequence[Job]) -> str:
-    return f"{len(jobs)}{'' if len(jobs) < MOST else ' or more'} job(s)"
+    return _number(len(jobs), "job") if len(jobs) < MOST else f"{len(jobs)} or more jobs"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _verb(jobs: Sequence[Job], plural: str) -> str:
+    return f"{plural}s" if len(jobs) == 1 else plural

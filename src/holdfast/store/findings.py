@@ -27,7 +27,11 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
     """The result, in one sentence."""
     advice: str = ""
-    """What to do about it; empty when nothing needs doing."""
+    """What to do about it, commands in backticks; empty when nothing needs doing."""
+    queue: str = ""
+    """The queue that it is about."""
+    type: str = ""
+    """The type of the jobs that it is about."""
 
 
 TOLERABLE_SKEW = timedelta(seconds=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -67,6 +68,13 @@ def relative(at: datetime | None, now: datetime) -> str:
     return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
+def passed(at: datetime, now: datetime) -> str:
+    """Return the time since an instant in its largest unit: ``42 s``, ``5 min``."""
+    seconds = max(0.0, (now - at).total_seconds())
+    unit, size = next(((u, s) for u, s in UNITS if seconds >= s), ("s", 1))
+    return f"{int(seconds // size)} {unit}"
+
+
 def instant(at: datetime | None) -> str:
     """Return an instant in full, as for people."""
     return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -96,14 +104,23 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
+def per_minute(series: Sequence[int]) -> str:
+    """Return how often something happened in an hour of minutes: ``12/min``, ``7/h``."""
+    total = sum(series)
+    rate = total / max(1, len(series))
+    if not total:
+        return ""
+    return f"{count(total)}/h" if rate < 1 else f"{short(round(rate))}/min"
+
+
 def byte_size(size: int) -> str:
     """Return a number of bytes in the unit that suits it."""
-    number = float(size)
-    for unit in ("B", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+    number, units = float(size), ["B", "KiB", "MiB", "GiB"]
+    while number >= 1024 and len(units) > 1:
         number /= 1024
-    return f"{number:.1f} GiB"
+        del units[0]
+    whole = units[0] == "B" or number >= 99.95
+    return f"{number:.0f} {units[0]}" if whole else f"{number:.1f} {units[0]}"
 
 
 def plural(number: float, noun: str) -> str:

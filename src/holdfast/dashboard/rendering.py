@@ -64,6 +64,7 @@ class Renderer:
             now=now,
             static=self._statics.names,
             ago=lambda at: _time(at, now),
+            since=lambda at: _span(at, now),
             spoken=lambda text: spoken(text, now),
             **values,
         )
@@ -86,6 +87,7 @@ def _environment() -> jinja2.Environment:
         "number": formats.count,
         "short": formats.short,
         "bytes": formats.byte_size,
+        "per_minute": formats.per_minute,
         "plural": formats.plural,
         "instant": formats.instant,
         "iso": formats.iso,
@@ -103,4 +105,13 @@ def _time(at: datetime | None, now: datetime) -> Markup:
         return Markup('<span class="none">\N{EN DASH}</span>')
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         formats.iso(at), formats.instant(at), formats.relative(at, now)
+    )
+
+
+def _span(at: datetime | None, now: datetime) -> Markup:
+    """Return the time since an instant, which goes on: ``42 s``."""
+    if at is None:
+        return Markup("")
+    return Markup('<time datetime="{}" title="since {}" data-since>{}</time>').format(
+        formats.iso(at), formats.instant(at), formats.passed(at, now)
     )

@@ -103,17 +103,17 @@ addEventListener("pageshow", open);
 // Times count on by themselves.
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
-function ago(at) {
+function ago(at, open) {
   const seconds = (Date.now() - at) / 1000;
-  if (Math.abs(seconds) < 1) return "now";
+  if (Math.abs(seconds) < 1) return open ? "0 s" : "now";
   const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) || ["s", 1];
   const text = `${Math.floor(Math.abs(seconds) / size)} ${unit}`;
-  return seconds > 0 ? `${text} ago` : `in ${text}`;
+  return open ? text : seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 setInterval(() => {
   if (document.hidden || still) return;
   for (const time of $$("time[datetime]")) {
-    const text = ago(Date.parse(time.dateTime));
+    const text = ago(Date.parse(time.dateTime), "since" in time.dataset);
     if (time.textContent !== text) time.textContent = text;
   }
 }, 1000);

@@ -5,7 +5,7 @@ Jobs that begin to match after the preview are not touched: nobody has seen them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from holdfast.dashboard.formats import iso, plural
 from holdfast.dashboard.screens.job_actions import delay_of
 from holdfast.dashboard.screens.jobs import read_search
 from holdfast.dashboard.search import SearchQuery
+from holdfast.dashboard.selections import Selection, selection_of
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.bulk import BulkAction, BulkOperation, BulkPreview
@@ -113,7 +114,7 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
 
     operation: BulkOperation
     kind: BulkKind
-    filter: tuple[tuple[str, str], ...]
+    selection: Selection
     share: float
 
 
@@ -121,6 +122,8 @@ class OperationsView(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of late, the newest first."""
 
     operations: tuple[BulkOperation, ...]
+    selections: Mapping[str, Selection]
+    """What each selected, by its id."""
     after: str | None
 
 
@@ -250,28 +253,23 @@ async def operation(visit: Visit) -> OperationView:
     """Return one operation."""
     found = await visit.operations.bulk.get(visit.path["operation"])
     examined = found.done + found.skipped + found.failed
-    words = tuple((name, _words(value)) for name, value in (found.filter or {}).items())
     return OperationView(
         operation=found,
         kind=KINDS[found.action.value],
-        filter=words,
+        selection=selection_of(found),
         share=1.0 if found.ended else min(0.99, examined / max(1, found.matched)),
     )
-
-
-def _words(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name}:{each}" for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(str(each) for each in value[:20])
-    return str(value)
 
 
 async def operations(visit: Visit) -> OperationsView:
     """Return the operations of late."""
     found = await visit.operations.bulk.list(after=visit.asked("after"), limit=LISTED)
     more = found[-1].id if len(found) == LISTED else None
-    return OperationsView(operations=tuple(found), after=more)
+    return OperationsView(
+        operations=tuple(found),
+        selections={each.id: selection_of(each) for each in found},
+        after=more,
+    )
 
 
 async def stop(visit: Visit) -> ActionDone:
@@ -296,7 +294,7 @@ SCREENS = (
         template="operations.html",
         call="listOperations",
         view=operations,
-        section="jobs",
+        section="system",
         reads=1,
     ),
     ScreenRoute(
@@ -305,7 +303,7 @@ SCREENS = (
         template="operation.html",
         call="getOperation",
         view=operation,
-        section="jobs",
+        section="system",
         reads=1,
     ),
 )

@@ -152,7 +152,7 @@ async def test_doctor_shows_findings_with_advice(any_site: Site) -> None:
 
     text = text_of(await Guest(any_site).get("/doctor"))
 
-    assert "Queue 'mail' is paused with 1 ready job(s)." in text
+    assert "Queue 'mail' is paused with 1 ready job." in text
     assert "holdfast queues resume mail" in text
     assert "checks are fine" in text
 

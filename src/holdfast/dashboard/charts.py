@@ -49,10 +49,15 @@ def columns(good: Sequence[float], bad: Sequence[float], label: str) -> Markup:
         Markup('<rect class="base" x="0" y="{}" width="600" height="0.5"/>').format(y)
         for y in (3, 51, 99)
     )
+    axis = Markup("").join(
+        Markup("<span>{}</span>").format(name)
+        for name in ("60 min ago", "45 min", "30 min", "15 min", "now")
+    )
     return Markup(
         '<div class="plot"><span class="top">{}</span><svg viewBox="0 0 600 100"'
-        ' preserveAspectRatio="none" role="img" aria-label="{}">{}{}</svg></div>'
-    ).format(f"{top:g}", label, grid, bars)
+        ' preserveAspectRatio="none" role="img" aria-label="{}">{}{}</svg>'
+        '<div class="axis" aria-hidden="true">{}</div></div>'
+    ).format(f"{top:g}", label, grid, bars, axis)
 
 
 def stacked(parts: Sequence[tuple[str, float, str]], label: str) -> Markup:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from holdfast.dashboard.findings import ShownFinding, shown_finding
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.http.service import Service
 from holdfast.model.job import State
@@ -21,7 +22,7 @@ from holdfast.store import Finding, Level, QueueInfo
 HOUR = timedelta(hours=1)
 MOST_QUEUES = 50
 """Rows of the overview; the page of the queues has all of them."""
-MOST_FINDINGS = 4
+MOST_FINDINGS = 2
 FINDINGS_KEPT = 60.0
 """Seconds until the doctor examines the store again: it reads a few hundred jobs."""
 WAITING = (State.DELAYED, State.RETRYING, State.PENDING)
@@ -49,14 +50,18 @@ class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     series: Series
     ready: int
+    """Ready jobs that may start: not those of paused queues."""
+    paused_ready: int
+    """Ready jobs of paused queues."""
     oldest: float | None
+    """Since when the oldest of those waits that may start."""
     running: int
     slots: int
     workers: int
     failed: int
     completed: int
     submitted: int
-    findings: tuple[Finding, ...]
+    findings: tuple[ShownFinding, ...]
     more_findings: int
     is_empty: bool
 
@@ -76,7 +81,8 @@ async def overview(visit: Visit) -> OverviewView:
         queues=tuple(rows[:MOST_QUEUES]),
         count=len(rows),
         series=series,
-        ready=sum(row.activity.ready for row in rows),
+        ready=sum(row.activity.ready for row in rows if not row.paused),
+        paused_ready=sum(row.activity.ready for row in rows if row.paused),
         oldest=max((age for age in ages if age is not None), default=None),
         running=sum(row.activity.running for row in rows),
         slots=sum(worker.slots for worker in present if not worker.draining),
@@ -84,7 +90,7 @@ async def overview(visit: Visit) -> OverviewView:
         failed=sum(series.total.failed),
         completed=sum(series.total.completed),
         submitted=sum(series.total.submitted),
-        findings=findings[:MOST_FINDINGS],
+        findings=tuple(map(shown_finding, findings[:MOST_FINDINGS])),
         more_findings=len(findings[MOST_FINDINGS:]),
         is_empty=not any(sum(queue.counts.values()) for queue in found),
     )
@@ -105,10 +111,17 @@ def _row(queue: QueueInfo, line: SeriesLine | None) -> QueueRow:
     )
 
 
-def _urgency(row: QueueRow) -> tuple[bool, float, str]:
-    """Queues that someone waits for come first, then the others by name."""
-    busy = row.activity.ready or row.activity.running or row.activity.submitted
-    return (not busy, -row.activity.failed, row.name)
+def _urgency(row: QueueRow) -> tuple[bool, bool, bool, float, bool, str]:
+    """Queues that need someone come first: unserved, paused with work, held back, failing."""
+    now = row.activity
+    return (
+        not (now.ready and not now.workers and not row.paused),
+        not (now.ready and row.paused),
+        not now.held_back_by,
+        -now.failed,
+        not (now.ready or now.running or now.submitted),
+        row.name,
+    )
 
 
 _examined: WeakKeyDictionary[Service, tuple[float, tuple[Finding, ...]]] = WeakKeyDictionary()

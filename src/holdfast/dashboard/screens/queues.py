@@ -119,8 +119,18 @@ def _latest(values: Sequence[float | None]) -> float | None:
     return next((value for value in reversed(values[-2:]) if value is not None), None)
 
 
-def _urgency(row: QueueSummary) -> tuple[bool, bool, str]:
-    return (not _is_unserved(row), not row.queue.paused, row.queue.name)
+def _urgency(row: QueueSummary) -> tuple[bool, bool, bool, bool, float, str]:
+    """Queues that need someone come first, as in the overview."""
+    now = row.activity
+    paused_with_work = bool(now.ready) and row.queue.paused
+    return (
+        not _is_unserved(row),
+        not paused_with_work,
+        not row.queue.paused,
+        not now.held_back_by,
+        -now.failed,
+        row.queue.name,
+    )
 
 
 def _is_unserved(row: QueueSummary) -> bool:

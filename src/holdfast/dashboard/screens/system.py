@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.responses import AuditEntry
+from holdfast.dashboard.findings import ShownFinding, shown_finding
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.http.api_keys import list_keys
 from holdfast.http.audit import Audit
 from holdfast.operations.doctor import examine
-from holdfast.store import Finding, Level
+from holdfast.store import Level
 
 LISTED = 50
 
@@ -17,9 +18,9 @@ LISTED = 50
 class DoctorView(msgspec.Struct, frozen=True, kw_only=True):
     """What the doctor finds."""
 
-    problems: tuple[Finding, ...]
+    problems: tuple[ShownFinding, ...]
     count: int
-    fine: tuple[Finding, ...]
+    fine: tuple[ShownFinding, ...]
     errors: int
     whole: bool
     """Whether the caller sees the whole store, as the doctor does."""
@@ -57,9 +58,9 @@ async def doctor(visit: Visit) -> DoctorView:
     problems = [each for each in found if each.level is not Level.OK]
     problems.sort(key=lambda each: each.level is not Level.ERROR)
     return DoctorView(
-        problems=tuple(problems[:LISTED]),
+        problems=tuple(map(shown_finding, problems[:LISTED])),
         count=len(problems),
-        fine=tuple(each for each in found if each.level is Level.OK),
+        fine=tuple(shown_finding(each) for each in found if each.level is Level.OK),
         errors=sum(each.level is Level.ERROR for each in problems),
         whole=True,
     )

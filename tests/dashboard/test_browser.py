@@ -227,7 +227,7 @@ async def test_hostile_job_shows_as_text(browser: Browser, stage: Stage) -> None
     assert [] == problems
 
 
-async def test_selection_survives_a_patch_and_shift_selects_a_range(
+async def test_list_holds_still_while_rows_are_ticked_and_shift_ticks_a_range(
     browser: Browser, memory_stage: Stage
 ) -> None:
     site = memory_stage.site
@@ -242,11 +242,47 @@ async def test_selection_survives_a_patch_and_shift_selects_a_range(
     await boxes.nth(1).click()
     await boxes.nth(3).click(modifiers=["Shift"])
     await site.submit("many.jobs", delay=3600)
-    await page.locator("[data-row]").nth(5).wait_for()
+    await page.locator("text=1 newer").wait_for()
     chosen = await page.inner_text("[data-selected]")
+    held = await page.locator("[data-row]").count()
+    for number in (1, 2, 3):
+        await boxes.nth(number).click()
+    await page.locator("[data-row]").nth(5).wait_for()
     await context.close()
 
-    assert "3 selected" == chosen
+    assert "3 selected, 1 newer when you untick" == chosen
+    assert 5 == held
+    assert [] == watched.complaints
+
+
+async def test_page_that_is_fetched_again_keeps_what_was_typed(
+    browser: Browser, memory_stage: Stage
+) -> None:
+    site, address = memory_stage.site, memory_stage.address
+    job_id = await site.submit("typed.job", hold=True)
+    context = await _context(browser, "wide", "light")
+    watched = Watched(await context.new_page())
+    page = watched.page
+
+    async def without_stream(route: Any) -> None:
+        answer = await route.fetch()
+        html = re.sub(' data-feed="[^"]*"', ' data-refresh="1"', await answer.text())
+        await route.fulfill(response=answer, body=html)
+
+    await page.route(re.compile(f"/jobs/{job_id}"), without_stream)
+    await page.goto(f"{address}/jobs/{job_id}")
+    await page.click("summary:has-text('Cancel…')")
+    await page.fill("input[name=reason]", "no longer needed")
+    await page.focus("summary:has-text('Cancel…')")
+    await site.post(f"/api/v1/jobs/{job_id}/release", {})
+    await page.locator(".head .is-scheduled").wait_for(timeout=15_000)
+    typed = await page.input_value("input[name=reason]")
+    is_open = await page.is_visible("input[name=reason]")
+    await page.unroute_all(behavior="wait")
+    await context.close()
+
+    assert "no longer needed" == typed
+    assert is_open
     assert [] == watched.complaints
 
 

@@ -41,11 +41,23 @@ def test_pages_load_again_instead_of_keeping_a_stream_open() -> None:
 
     assert 200 == page.status_code, page.content
     assert result.id in page.content.decode()
-    assert "5" == page["Refresh"]
+    assert "Refresh" not in page
+    assert b' data-refresh="5"' in page.content
+    assert b'<noscript><meta http-equiv="refresh" content="5"></noscript></head>' in page.content
     assert b"data-feed" not in page.content
     assert "default-src 'none'" in page["Content-Security-Policy"]
     assert style
     assert "text/css" in client.get(style[1])["Content-Type"]
+
+
+def test_page_on_which_people_type_is_not_loaded_again_without_script() -> None:
+    result = tasks.answer.enqueue()
+    client = _client("change_storedjob")
+
+    for path in (f"/jobs/jobs/{result.id}", "/jobs/jobs"):
+        page = client.get(path)
+        assert b' data-refresh="5"' in page.content
+        assert b"<noscript>" not in page.content
 
 
 def test_every_link_of_the_first_page_leads_somewhere() -> None:

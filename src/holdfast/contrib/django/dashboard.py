@@ -1,7 +1,8 @@
 """The dashboard behind a view of Django: the same pages, with the login of the project.
 
 The dashboard is an ASGI application on an event loop of its own; the view passes requests on. A
-WSGI process cannot keep streams open, so pages that change reload every five seconds instead.
+WSGI process cannot keep streams open, so the script fetches a page that changes every five seconds
+and changes what differs. Without script the browser reloads a page on which nobody can type.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ CALLER = "holdfast.caller"
 RELOAD = 5
 """Seconds after which a page that changes is loaded again."""
 _STREAM = re.compile(rb' data-feed="[^"]*"')
+_TYPED = re.compile(rb"<(?:textarea|select)\b|<input(?![^>]* type=\"hidden\")")
+"""Something that people type or tick: a reload would take it away."""
 _NOT_PASSED = frozenset({"accept-encoding", "content-length", "content-type"})
 """Headers that Django handles itself, or that a scope has under another name."""
 
@@ -37,17 +40,23 @@ def board(request: HttpRequest, path: str = "") -> HttpResponse:
     if caller is None or path == "live":
         raise PermissionDenied("you may not view jobs")
     status, headers, body = _Site.current().serve(_scope(request, path, caller), request.body)
-    page, streams = _STREAM.subn(b"", body)
-    answer = HttpResponse(page if streams else body, status=status)
+    answer = HttpResponse(_reloading(body), status=status)
     for name, value in headers:
         answer[name.decode("latin-1")] = value.decode("latin-1")
-    if streams and status == 200:
-        answer["Refresh"] = str(RELOAD)
     answer["Content-Length"] = str(len(answer.content))
     return answer
 
 
 board.csrf_exempt = True  # type: ignore[attr-defined]  # it has tokens of its own, and checks the origin
+
+
+def _reloading(page: bytes) -> bytes:
+    """Return a page that is fetched again instead of keeping a stream open."""
+    page, streams = _STREAM.subn(b' data-refresh="%d"' % RELOAD, page, count=1)
+    if not streams or _TYPED.search(page.partition(b"<main")[2]):
+        return page
+    reload = b'<noscript><meta http-equiv="refresh" content="%d"></noscript></head>' % RELOAD
+    return page.replace(b"</head>", reload, 1)
 
 
 def caller_of(user: Any) -> Caller | None:

@@ -52,13 +52,29 @@ function morph(now, next) {
   }
 }
 
+function parsed(html) {
+  const made = document.createElement("template");
+  made.innerHTML = policy.createHTML(html);
+  return made.content;
+}
+
+// A list with ticked rows holds still; what came meanwhile is kept until none is ticked.
+
+let later = {}, newer = 0;
+
 function patch(fragments) {
   for (const [name, html] of Object.entries(fragments)) {
     const place = document.getElementById("live-" + name);
     if (!place) continue;
-    const made = document.createElement("template");
-    made.innerHTML = policy.createHTML(html);
-    morph(place, made.content);
+    const next = parsed(html);
+    if ($("input[name=id]:checked", place)) {
+      later[name] = html;
+      const here = new Set($$("[data-row]", place).map(keyOf));
+      newer = $$("[data-row]", next).filter((row) => !here.has(keyOf(row))).length;
+    } else {
+      delete later[name];
+      morph(place, next);
+    }
   }
   prepare();
 }
@@ -95,6 +111,21 @@ function close() {
   source?.close();
   source = null;
 }
+
+// Where the server cannot keep streams open, the page is fetched again and changed in the same way.
+
+async function again() {
+  if (document.hidden || still) return;
+  const answer = await fetch(location.href).catch(() => null);
+  if (answer?.redirected || answer?.status === 403) location.reload();
+  else if (!answer?.ok) say("The server does not respond. This page goes on by itself.");
+  else {
+    const parts = $$("[data-live]", parsed(await answer.text()));
+    if (!still) say("");
+    patch(Object.fromEntries(parts.map((part) => [part.id.slice(5), part.innerHTML])));
+  }
+}
+if (body.dataset.refresh) setInterval(again, body.dataset.refresh * 1000);
 
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 addEventListener("pagehide", close);
@@ -139,7 +170,13 @@ function count() {
   const place = $("[data-selected]");
   if (!place) return;
   const chosen = boxes().filter((box) => box.checked).length;
-  place.textContent = chosen ? `${chosen} selected` : "Select jobs to act on them";
+  if (!chosen && Object.keys(later).length) {
+    const due = later;
+    [later, newer] = [{}, 0];
+    return patch(due);
+  }
+  const held = newer ? `, ${newer} newer when you untick` : "";
+  place.textContent = chosen ? `${chosen} selected${held}` : "Select jobs to act on them";
   for (const button of $$(".toolbar button")) button.disabled = !chosen;
   const all = $("[data-all]");
   if (all) {

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from holdfast.errors import NotFoundError, ValidationError
@@ -14,9 +15,11 @@ from holdfast.http.api_keys import ApiKeys, KeyTerms, Role, list_keys
 from holdfast.http.application import ENDPOINTS
 from holdfast.http.key_changes import create_key, revoke_key
 from holdfast.http.permissions import GRANTS, Permission
+from holdfast.model.reserved import API_KEYS
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import MemoryStore
+from holdfast.store import MemoryStore, RecordWrite
+from holdfast.store.browsing import every_record
 from tests.architecture import tree
 from tests.http.site import API
 from tests.waiting import eventually
@@ -397,3 +400,18 @@ def test_documentation_lists_the_permissions() -> None:
         roles = [role for role in Role if endpoint.permission in GRANTS[role]]
         marks = " | ".join("yes" if role in roles else "-" for role in Role)
         assert f"| `{endpoint.method} {endpoint.path}` | {marks} |" in page
+
+
+@pytest.mark.req("A-20", "R-2")
+@pytest.mark.parametrize("field", ["created_at", "expires_at", "revoked_at"])
+async def test_key_with_a_time_without_zone_is_revoked(any_site: Site, field: str) -> None:
+    admin = await any_site.key(Role.ADMIN)
+    other = await any_site.key(Role.ADMIN)
+    (record,) = [r for r in await every_record(any_site.store, API_KEYS) if r.key in other]
+    data = {**msgspec.json.decode(record.data), field: "2099-01-01T00:00:00"}
+    write = RecordWrite(kind=API_KEYS, key=record.key, data=msgspec.json.encode(data))
+    await any_site.store.keep([write])
+    any_site.forget_keys()
+
+    assert 200 == (await any_site.get("/api/v1/audit", key=admin)).status
+    assert 401 == (await any_site.get("/api/v1/audit", key=other)).status

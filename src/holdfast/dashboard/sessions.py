@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.reserved import DASHBOARD_SESSIONS
+from holdfast.model.times import Instant
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import RecordWrite, Store
@@ -34,8 +35,8 @@ class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """The digest of the secret in the cookie."""
     key_id: str
-    created_at: datetime
-    seen_at: datetime
+    created_at: Instant
+    seen_at: Instant
 
     def has_ended(self, now: datetime) -> bool:
         """Whether it was idle for too long, or is too old."""
@@ -106,10 +107,11 @@ class Sessions:
             self._known.popitem(last=False)
 
     async def _trim(self) -> None:
-        """Delete sessions that have ended."""
+        """Delete sessions that have ended, and those that cannot be read."""
         now = self._store.now()
         page = await self._store.browse(DASHBOARD_SESSIONS, limit=1000)
-        old = [s.id for s in readable(page, _of_record) if s.has_ended(now)]
+        current = {s.id for s in readable(page, _of_record) if not s.has_ended(now)}
+        old = [record.key for record in page if record.key not in current]
         if old:
             await self._store.keep(
                 [RecordWrite(kind=DASHBOARD_SESSIONS, key=id_, data=None) for id_ in old]

@@ -15,15 +15,14 @@ from holdfast.encryption.envelope import unwrap
 from holdfast.errors import Fault, StoreError
 from holdfast.model.payload import clean
 from holdfast.model.reserved import API_KEYS
+from holdfast.model.times import Instant
 from holdfast.runtime.clock import Clock
 from holdfast.store import Record, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.tenants import NAMESPACE_RULE
 
 MAX_AGE = 1.0
 """Seconds until a server reads the keys again: a revocation takes effect within this time."""
-
-PAGE = 1000
-"""Keys that are read at once."""
 
 _TOKEN = re.compile(r"hf_([0-9a-f]{12})_[0-9a-f]{64}", re.ASCII)
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
@@ -50,9 +49,9 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     digest: str
     """SHA-256 of the whole secret: its 256 random bits need no slow hash."""
-    created_at: datetime
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
+    created_at: Instant
+    expires_at: Instant | None = None
+    revoked_at: Instant | None = None
     rate: int | None = None
     """Requests per second; None: no limit."""
     live_jobs: int | None = None
@@ -92,12 +91,7 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_keys(store: Store) -> list[ApiKey]:
     """Return every key, also revoked ones, oldest first."""
-    found: list[ApiKey] = []
-    after: str | None = ""
-    while after is not None:
-        page = await store.browse(API_KEYS, after=after, limit=PAGE)
-        found += map(_read, page)
-        after = page[-1].key if len(page) == PAGE else None
+    found = map(_read, await every_record(store, API_KEYS))
     return sorted(found, key=lambda key: (key.created_at, key.id))
 
 

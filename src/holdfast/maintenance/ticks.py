@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from holdfast.maintenance.definitions import Definition
-from holdfast.model.times import parse_timestamp
+from holdfast.model.times import Instant, parse_timestamp
 from holdfast.tasks.plans import due_of_plans, has_passed, upcoming
 from holdfast.tasks.schedule import LATE, MOST_AT_ONCE
 
@@ -19,7 +19,7 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 class Repeated(msgspec.Struct, frozen=True):
     """Instants that come again after the clock was set back, and the mark of their new keys."""
 
-    until: datetime
+    until: Instant
     mark: str
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.model.amendment import WAITING
 from holdfast.model.job import LIVE, TERMINAL, State
+from holdfast.model.times import Instant
 
 MOST_PROBLEMS = 10
 """Examples of jobs that could not be changed."""
@@ -71,7 +72,7 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs an operation would look at, if it started now with this ``as_of``."""
 
     action: BulkAction
-    as_of: datetime
+    as_of: Instant
     """Give it to the operation: jobs that match later, or change later, are not touched."""
     matched: int
     matched_exact: bool
@@ -116,7 +117,7 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True):
     """How many ids were given; None when a filter was."""
     options: Mapping[str, object] = {}
     """The options of the action that were given, such as ``reason`` and ``priority``."""
-    as_of: datetime
+    as_of: Instant
     """Jobs that matched or changed after this instant are not touched."""
     dry_run: bool = False
     """Whether it only counts: ``done`` is then what would change."""
@@ -134,10 +135,10 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[BulkProblem, ...] = ()
     """Some of those, and why."""
     by: str = ""
-    created_at: datetime
-    started_at: datetime | None = None
-    updated_at: datetime
-    finished_at: datetime | None = None
+    created_at: Instant
+    started_at: Instant | None = None
+    updated_at: Instant
+    finished_at: Instant | None = None
     error: str = ""
 
     @property

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.job import Failure, Job, State
+from holdfast.model.times import Instant
 
 ENDS = frozenset({State.FAILED, State.DEAD_LETTER})
 """The states that count: a job that is retried by itself has not failed yet."""
@@ -72,8 +73,8 @@ class BookEntry(msgspec.Struct, frozen=True, array_like=True):
     code: str
     message: str
     count: int
-    first: datetime
-    last: datetime
+    first: Instant
+    last: Instant
     job_id: str
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
-
 import msgspec
+
+from holdfast.model.times import Instant
 
 
 class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
     """Why a queue is paused, since when and by whom, and when it resumes by itself."""
 
-    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    at: Instant
     reason: str = ""
-    until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    until: Instant | None = None
     """None: until it is resumed."""
     by: str = ""
 

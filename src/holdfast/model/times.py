@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import msgspec
 
 Span = int | float | str | timedelta
 """What a caller may give for a duration."""
 
 Moment = str | datetime
 """What a caller may give for a point in time."""
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time in a record: one without a time zone could not be compared with the others."""
 
 CENTURY = timedelta(days=36_525)
 

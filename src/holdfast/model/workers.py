@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
+
+from holdfast.model.times import Instant
 
 PREFIX = "worker:"
 """The prefix of the lock that each worker holds in the store while it is alive."""
@@ -31,7 +31,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     type: str
     queue: str
-    since: datetime | None
+    since: Instant | None
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +44,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     types: tuple[str, ...]
     slots: int
     running: int
-    started_at: datetime
+    started_at: Instant
     leaked_threads: int = 0
-    seen_until: datetime | None = None
+    seen_until: Instant | None = None
     version: str = ""
     """The version of holdfast."""
     app_version: str = ""
@@ -57,7 +57,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs that it runs, those that started first; at most a hundred."""
     draining: bool = False
     """Whether an operator has drained it: it claims nothing."""
-    announced_at: datetime | None = None
+    announced_at: Instant | None = None
     """Its last heartbeat."""
 
     def serves(self, queue: str, type_: str) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.model.bulk import BulkOperation
 from holdfast.model.reserved import BULK, BULK_OPEN
 from holdfast.store import Record, RecordWrite, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 
 MOST_KEPT = 200
@@ -70,7 +71,7 @@ async def newest(store: Store, *, after: str = "", limit: int) -> list[StoredBul
 
 async def open_ids(store: Store) -> list[str]:
     """Return the ids of the operations that have not ended, the oldest first."""
-    return [record.key for record in await store.browse(BULK_OPEN)]
+    return [record.key for record in await every_record(store, BULK_OPEN)]
 
 
 async def namespaces(store: Store) -> list[str]:

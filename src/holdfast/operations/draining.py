@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -11,9 +10,11 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, ForbiddenError, NotFoundError, ValidationError
 from holdfast.model.policy import DAY
 from holdfast.model.reserved import DRAINED
+from holdfast.model.times import Instant
 from holdfast.model.workers import ALL, PREFIX, WorkerInfo
 from holdfast.operations.workers import workers
 from holdfast.store import RecordWrite, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 from holdfast.store.tenants import TenantStore
 
@@ -51,7 +52,7 @@ async def forget_drained(store: Store, worker: str) -> None:
 
 async def prune_drained(store: Store) -> None:
     """Remove the requests for workers that died a day ago; one that restarts keeps its own."""
-    records = await store.browse(DRAINED)
+    records = await every_record(store, DRAINED)
     if not records:
         return
     alive = {worker.id for worker in await workers(store)}
@@ -66,7 +67,7 @@ async def prune_drained(store: Store) -> None:
 
 
 class _Drain(msgspec.Struct):
-    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    at: Instant
 
 
 def _since(data: bytes) -> datetime:

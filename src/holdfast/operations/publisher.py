@@ -17,6 +17,7 @@ from holdfast.operations.declarations import Published, contents
 from holdfast.operations.schedule_records import cron_declaration
 from holdfast.operations.workers import workers
 from holdfast.store import RecordWrite, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.tenants import TenantStore
 from holdfast.tasks.registry import Handler
 from holdfast.tasks.schedule import CronEntry
@@ -53,7 +54,7 @@ class Publisher:
     async def publish_crons(self, crons: Mapping[str, CronEntry]) -> None:
         """Publish the schedules of the code; remove those that no code declares any more."""
         await self._publish("", CRONS, {name: cron_declaration(e) for name, e in crons.items()})
-        others = [r for r in await self._store.browse(CRONS) if r.key not in crons]
+        others = [r for r in await every_record(self._store, CRONS) if r.key not in crons]
         if not others:
             return
         alive = {worker.id for worker in await workers(self._store)} - {self._worker}

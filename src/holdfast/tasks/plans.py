@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.model.times import Instant
 from holdfast.tasks.schedule import LATE, MOST_AT_ONCE, CronEntry, due_instants, instants
 
 MOST_PLANS = 16
@@ -22,7 +22,7 @@ MOST_PLANS = 16
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """When a schedule runs, from an instant on."""
 
-    since: Annotated[datetime, msgspec.Meta(tz=True)]
+    since: Instant
     paused: bool = False
     expression: str = ""
     """Empty: as the code declares it."""

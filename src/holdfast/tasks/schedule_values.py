@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.job import State
+from holdfast.model.times import Instant
 from holdfast.tasks.plans import Plan
 from holdfast.tasks.schedule import CronEntry, MissedRuns
 
@@ -31,7 +32,7 @@ class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: str
     state: State
-    created_at: datetime
+    created_at: Instant
     finished_at: datetime | None = None
 
 
@@ -59,8 +60,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the jobs of a dynamic schedule."""
     served: bool = True
     """Whether a live worker runs the type of its jobs."""
-    created_at: datetime | None = None
-    changed_at: datetime | None = None
+    created_at: Instant | None = None
+    changed_at: Instant | None = None
 
 
 class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +73,8 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """At least one."""
     payload: msgspec.Raw = NO_PAYLOAD
     options: Mapping[str, object] = {}
-    created_at: datetime
-    changed_at: datetime
+    created_at: Instant
+    changed_at: Instant
     owner: str = ""
     """The API key that created or last changed it: its jobs count as jobs of this key."""
 

@@ -22,7 +22,9 @@ from holdfast.model.policy import Backoff
 from holdfast.model.reserved import CALLBACKS, DELIVERIES, DELIVERY, PLACE, WEBHOOK
 from holdfast.model.results import BatchResult
 from holdfast.model.submission import Submission
-from holdfast.store import EventPage, JobEvent, Order, RecordWrite, Search, Store
+from holdfast.model.times import Instant
+from holdfast.store import EventPage, JobEvent, Order, Record, RecordWrite, Search, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 from holdfast.store.tenants import TenantStore
 from holdfast.webhooks.messages import delivery
@@ -43,7 +45,7 @@ class StreamPosition(msgspec.Struct, frozen=True):
     """The position in the stream, and its time in case the stream has a gap."""
 
     cursor: str | None
-    at: datetime
+    at: Instant
 
 
 _position = msgspec.json.Decoder(StreamPosition)
@@ -145,10 +147,10 @@ class WebhookService:
         callbacks: set[str] = set()
         times: list[datetime] = []
         for kind, namespace in kinds.items():
-            records = await self._store.browse(kind)
+            records = await every_record(self._store, kind)
             if kind.partition("@")[0] == CALLBACKS:
                 callbacks.add(namespace)
-                times += readable(records, lambda one: datetime.fromisoformat(one.data.decode()))
+                times += readable(records, _instant)
             else:
                 hooks = [record.data for record in records if record.key != CALLBACK]
                 found = list(readable(hooks, read))
@@ -228,6 +230,10 @@ def _in_namespace(end: End) -> End:
     namespace, _, queue = end.job.queue.rpartition("/")
     job = replace(end.job, queue=queue) if namespace else end.job
     return End(job, end.state, end.at, namespace)
+
+
+def _instant(record: Record) -> datetime:
+    return msgspec.convert(record.data.decode(), Instant)
 
 
 def _gone(event: JobEvent) -> Job:

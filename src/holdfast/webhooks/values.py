@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import DAY, HOUR, Backoff, BackoffKind
+from holdfast.model.times import Instant
 
 CALLBACK = "callback"
 """The webhook id of deliveries to an address that a job itself names."""
@@ -43,7 +44,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     url: str
-    created_at: datetime
+    created_at: Instant
     states: tuple[State, ...] = ENDS
     types: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()

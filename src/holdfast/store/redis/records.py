@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from holdfast.store.damage import readable
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.values import Record, RecordWrite
+
+VERSION_DIGITS = 15
 
 
 async def keep(session: RedisSession, writes: Sequence[RecordWrite]) -> list[int | None]:
@@ -26,9 +27,7 @@ async def records(session: RedisSession, kind: str, keys: Sequence[str]) -> list
         return []
     found = await session.client.command("HMGET", session.keys.shared(f"record:{kind}"), *keys)
     return [
-        next(readable([(key, packed)], partial(_record, kind)), None)
-        if packed is not None
-        else None
+        None if packed is None else _record(kind, key, packed)
         for key, packed in zip(keys, found, strict=True)
     ]
 
@@ -46,11 +45,22 @@ async def browse(
     session: RedisSession, kind: str, prefix: str, after: str, limit: int, *, last: bool
 ) -> list[Record]:
     """List records; see ``Store.browse``."""
-    found = await session.call("browse", kind, prefix, after, limit, "1" if last else "")
-    pairs = ((key, packed) for key, packed in zip(found[::2], found[1::2], strict=True))
-    return list(readable(pairs, lambda pair: _record(kind, (pair[0].decode(), pair[1]))))
+    found: list[Record] = []
+    place: str | bytes = after
+    while len(found) < limit:
+        left = limit - len(found)
+        page = await session.call("browse", kind, prefix, place, left, "1" if last else "")
+        pairs = zip(page[::2], page[1::2], strict=True)
+        found += readable(pairs, lambda pair: _record(kind, pair[0].decode(), pair[1]))
+        if len(page) < 2 * left:
+            break
+        place = page[-2]  # a key that is no text is left out, and the page goes on behind it
+    return found
 
 
-def _record(kind: str, pair: tuple[str, bytes]) -> Record:
-    version, _, data = pair[1].partition(b"|")
-    return Record(kind, pair[0], data, int(version))
+def _record(kind: str, key: str, packed: bytes) -> Record:
+    """Read a record; one that another program damaged has all its bytes, and no version."""
+    version, divider, data = packed.partition(b"|")
+    if not divider or not version.isdigit():
+        return Record(kind, key, packed, 0)
+    return Record(kind, key, data, int(version[:VERSION_DIGITS]))

@@ -5,21 +5,25 @@
 -- returns: key, 'version|data', key, ...
 -- needs: base
 local kind, start, after = ARGV[7], ARGV[8], ARGV[9]
+local order, hash = shared .. 'records:' .. kind, shared .. 'record:' .. kind
+-- What another program took out of the order is listed again: an API key must not be overlooked.
+if call('ZCARD', order) < call('HLEN', hash) then
+  for _, key in ipairs(call('HKEYS', hash)) do call('ZADD', order, 0, key) end
+end
 local low = start == '' and '-' or '[' .. start
 local high = start == '' and '+' or '(' .. start .. '\255'
 local keys
 if ARGV[11] == '1' then
   if after ~= '' then high = '(' .. after end
-  keys = call('ZREVRANGEBYLEX', shared .. 'records:' .. kind, high, low, 'LIMIT', 0, ARGV[10])
+  keys = call('ZREVRANGEBYLEX', order, high, low, 'LIMIT', 0, ARGV[10])
 else
   if after ~= '' and after >= start then low = '(' .. after end
-  keys = call('ZRANGEBYLEX', shared .. 'records:' .. kind, low, high, 'LIMIT', 0, ARGV[10])
+  keys = call('ZRANGEBYLEX', order, low, high, 'LIMIT', 0, ARGV[10])
 end
 local found = {}
 for _, key in ipairs(keys) do
   if string.sub(key, 1, #start) == start then
-    local packed = call('HGET', shared .. 'record:' .. kind, key)
-    if packed then found[#found + 1], found[#found + 2] = key, packed end
+    found[#found + 1], found[#found + 2] = key, call('HGET', hash, key) or '' -- damaged, not gone
   end
 end
 return found

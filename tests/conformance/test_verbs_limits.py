@@ -244,3 +244,15 @@ async def test_unlimited_claims_pass_over_full_ones_in_one_call(hand: Hand) -> N
 
     assert ["a", "b"] == [job.type for job in taken]
     assert {State.RUNNING} == {job.state for job in taken}
+
+
+async def test_limit_applies_among_many_others(hand: Hand) -> None:
+    for n in range(60):
+        await hand.store.limit(f"queue:other{n}", LimitRule(concurrency=1))
+    await hand.store.limit("task:a", LimitRule(concurrency=1))
+    await hand.store.limit("key:b", LimitRule(concurrency=1))
+    await hand.add_all(*(hand.job(f"a{n}", type="a") for n in range(3)))
+    await hand.add_all(*(hand.job(f"b{n}", type="b", limit_key=f"k{n % 2}") for n in range(4)))
+
+    assert 3 == len(await hand.claim(MANY))
+    assert 0 == len(await hand.claim(MANY))

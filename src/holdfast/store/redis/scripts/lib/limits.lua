@@ -2,7 +2,7 @@
 -- A function may have 200 local variables, so those that only this part needs are in a block.
 local rule_of, is_limited, used_up, refusal_of
 do
-local rules, running, debts
+local rules, are_many, running, debts
 resets[#resets + 1] = function() rules, running, debts = nil, {}, {} end
 
 -- A rule that another program damaged is none: it must not stop the jobs of the store.
@@ -17,13 +17,21 @@ local function read_rule(packed)
   if rule.rate then rule.burst = math.max(1, rule.burst or 1 + math.floor(rule.rate / 10)) end
   return rule
 end
+
+-- All are read at once, unless they are so many that those of other tenants would take most of a claim.
+local MANY = 50
 rule_of = function(scope)
   if not rules then
-    rules = {}
-    local found = call('HGETALL', shared .. 'limits')
+    local size = call('HLEN', shared .. 'limits')
+    rules, are_many = {}, size > MANY
+    local found = size > 0 and not are_many and call('HGETALL', shared .. 'limits') or {}
     for i = 1, #found, 2 do rules[found[i]] = read_rule(found[i + 1]) end
   end
-  return rules[scope]
+  if are_many and rules[scope] == nil then
+    local packed = call('HGET', shared .. 'limits', scope)
+    rules[scope] = packed and read_rule(packed) or false
+  end
+  return rules[scope] or nil
 end
 
 -- Whether a limit applies to every job of this queue.

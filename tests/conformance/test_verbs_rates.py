@@ -294,6 +294,15 @@ async def test_claim_counts_whatever_becomes_of_the_job(hand: Hand) -> None:
     assert 0 == await _started(hand)
 
 
+async def test_burst_of_centuries_is_cut_to_a_year(hand: Hand) -> None:
+    await hand.store.limit(QUEUE, LimitRule(rate=1, per=timedelta(days=31), burst=1_000_000))
+    await _fill(hand, 20)
+
+    assert 11 == await _started(hand)
+    started, until = await _used(hand)
+    assert (11, hand.now + timedelta(days=31)) == (started, until)
+
+
 async def test_rate_of_none_lets_no_job_start(hand: Hand) -> None:
     await hand.store.limit("task:a", LimitRule(rate=0, per=SECOND))
     await _fill(hand, 2)

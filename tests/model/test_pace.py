@@ -139,6 +139,7 @@ def test_default_burst_is_one_and_a_tenth(rate: int, burst: int) -> None:
         ({"rate": 5, "burst": 1_000_001}, "burst"),
         ({"rate": 5, "burst": "2"}, "burst"),
         ({"concurrency": 5, "burst": 2}, "burst"),
+        ({"rate": 1, "burst": 12, "per": 31 * DAY}, "burst"),
         ({"rate": 5, "per": 0}, "per"),
         ({"rate": 5, "per": 32 * DAY}, "per"),
     ],
@@ -151,3 +152,5 @@ def test_terms_out_of_range_are_named(given_: dict[str, object], field: str) -> 
 
 def test_terms_within_their_range_have_no_fault() -> None:
     assert [] == limit_faults(concurrency=1, rate=1_000_000, burst=1_000_000, per=1_000)
+    assert [] == limit_faults(concurrency=None, rate=1, burst=11, per=31 * DAY)
+    assert [] == limit_faults(concurrency=None, rate=1_000_000, burst=1_000_000, per=31 * DAY)

@@ -15,6 +15,8 @@ MOST = 1_000_000
 """The most of any number of a limit."""
 SHORTEST, LONGEST = 1_000, 31 * 86_400 * 1_000_000
 """Microseconds of the shortest and the longest period."""
+LONGEST_BURST = 366 * 86_400 * 1_000_000
+"""Microseconds in which the starts of a whole burst are due one by one; a date must hold them."""
 MINUTE = 60_000_000
 SHARE = 10
 """By default one start more than the first comes at once for every ten of the rate."""
@@ -27,6 +29,11 @@ def default_burst(rate: int) -> int:
     by less than a tenth of it lose nothing.
     """
     return 1 + rate // SHARE
+
+
+def largest_burst(rate: int, per: int) -> int:
+    """Return how many may start at once at most, whatever the burst."""
+    return max(1, min(MOST, LONGEST_BURST * rate // per))
 
 
 class StartPace(msgspec.Struct, frozen=True):
@@ -103,4 +110,9 @@ def limit_faults(
         faults.append(Fault("burst", "INVALID", "must come with a rate"))
     if per is not None and not SHORTEST <= per <= LONGEST:
         faults.append(Fault("per", "OUT_OF_RANGE", "must be from 1 ms to 31 days"))
+    elif not faults and per and isinstance(rate, int) and isinstance(burst, int):
+        most = largest_burst(rate, per)
+        if burst > most:
+            message = f"must be at most {most}: so many start within 366 days at this rate"
+            faults.append(Fault("burst", "OUT_OF_RANGE", message))
     return faults

@@ -20,7 +20,7 @@ from holdfast.model.job import (
     State,
     Transition,
 )
-from holdfast.model.pace import StartPace, default_burst, limit_faults
+from holdfast.model.pace import StartPace, default_burst, largest_burst, limit_faults
 from holdfast.model.queues import QueueActivity, QueuePause
 from holdfast.model.status import EventInfo, EventKind, ProgressInfo, StateTransition
 from holdfast.store.findings import Finding, Level, clock_finding
@@ -309,7 +309,7 @@ class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.rate is None:
             return None
         per = max(1, self.per // timedelta(microseconds=1))
-        return StartPace(self.rate, per, self.burst or 1)
+        return StartPace(self.rate, per, min(self.burst or 1, largest_burst(self.rate, per)))
 
 
 class LimitState(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,8 +39,8 @@ async def limit(session: RedisSession, scope: str, rule: LimitRule | None) -> No
         terms["concurrency"] = rule.concurrency
     if rule.rate is not None:
         terms["rate"] = rule.rate
-    if rule.burst is not None:
-        terms["burst"] = rule.burst
+    if rule.pace is not None:
+        terms["burst"] = rule.pace.burst
     await session.call("limit", scope, msgspec.msgpack.encode(terms))
 
 

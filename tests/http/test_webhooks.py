@@ -17,7 +17,7 @@ from holdfast.errors import StoreError
 from holdfast.webhooks import WebhookSettings
 from tests.http.site import API, running
 from tests.http.test_client import listening as service_on_a_socket
-from tests.webhooks.receiver import listening
+from tests.webhooks.receiver import Receiver, listening
 from tests.worker.rig import working
 
 if TYPE_CHECKING:
@@ -61,6 +61,35 @@ async def test_webhook_receives_messages_of_its_own_tenant_only() -> None:
     assert [job.json["job_id"]] == [one["job_id"] for one in sent.json["deliveries"]]
     assert [] == unseen.json["deliveries"]
     assert 1 == len(receiver.calls)
+
+
+@pytest.mark.req("A-19")
+async def test_receivers_that_never_answer_hold_up_their_own_tenant_only() -> None:
+    app = Holdfast("memory://", webhooks=ALLOW)
+    app.task("t")(_done)
+    served = ("acme/default", "other/default")
+    silent = Receiver(answer=lambda _: 60.0)
+    async with (
+        listening(silent),
+        listening() as good,
+        working(app, queues=served),
+        running(app) as site,
+    ):
+        acme, other = await site.key("admin", "acme"), await site.key("admin", "other")
+        for _ in range(100):
+            await site.post(f"{API}/webhooks", {"url": silent.url}, key=acme)
+        full = await site.post(f"{API}/webhooks", {"url": silent.url}, key=acme)
+        await site.post(f"{API}/webhooks", {"url": good.url}, key=other)
+        for _ in range(10):
+            await site.post(f"{API}/jobs", {"type": "t", "payload": {}}, key=acme)
+        await silent.wait_for(20)
+        begun = asyncio.get_running_loop().time()
+        await site.post(f"{API}/jobs", {"type": "t", "payload": {}}, key=other)
+        await good.wait_for()
+        took = asyncio.get_running_loop().time() - begun
+
+    assert (429, "QUOTA_EXCEEDED") == (full.status, full.json["error"]["code"])
+    assert took < 10  # a thousand messages of two seconds each are before it, fifty at once
 
 
 @pytest.mark.parametrize(

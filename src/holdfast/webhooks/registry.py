@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.errors import Fault, NotFoundError, QuotaError, ValidationError
 from holdfast.model.children import UNCOUNTED
 from holdfast.model.job import TERMINAL, Job, State, attempts
 from holdfast.model.reserved import DELIVERIES, DELIVERY, WEBHOOK
@@ -18,6 +18,7 @@ from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_URL
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Order, RecordWrite, Search, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
 from holdfast.webhooks.signatures import checked_secret, new_secret
@@ -33,6 +34,8 @@ from holdfast.webhooks.values import (
 
 SECRETS_KEPT = 2
 MOST_DESCRIPTION = 256
+MOST_WEBHOOKS = 100
+"""Webhooks of one namespace: each gets a message for every job that ends."""
 
 
 class ResendOperations(Protocol):
@@ -107,16 +110,15 @@ class Webhooks:
             description=description[:MOST_DESCRIPTION],
             secrets=(checked_secret(secret) if secret else new_secret(),),
         )
+        if (count := len(await self.list())) >= MOST_WEBHOOKS:
+            raise QuotaError("webhooks of this namespace", current=count, maximum=MOST_WEBHOOKS)
         await self._keep(webhook)
         return webhook
 
     async def list(self) -> builtins.list[Webhook]:
         """Return every webhook, oldest first."""
-        found: builtins.list[Webhook] = []
-        after = ""
-        while page := await self._store.browse(WEBHOOK, after=after):
-            found += readable([one.data for one in page if one.key != CALLBACK], read)
-            after = page[-1].key
+        records = await every_record(self._store, WEBHOOK)
+        found = list(readable([one.data for one in records if one.key != CALLBACK], read))
         return sorted(found, key=lambda webhook: webhook.created_at)
 
     async def get(self, webhook_id: str) -> Webhook:

@@ -396,5 +396,10 @@ class Worker(Embedded):
 
 
 def delivery_worker(app: Holdfast, queues: Sequence[str], observer: Observer) -> Worker:
-    """Return a worker for webhooks: slow receivers take no slot of other jobs."""
-    return Worker(app, queues=queues, slots=20, maintenance=False, observer=observer)
+    """Return a worker for webhooks: slow receivers take no slot of other jobs.
+
+    Each namespace has a queue. They come in any order: receivers of one of them that never answer
+    must not keep the deliveries of the others waiting.
+    """
+    fair = dict.fromkeys(queues, 1.0)
+    return Worker(app, queues=fair, slots=50, maintenance=False, observer=observer)

@@ -10,6 +10,7 @@ import pytest
 from holdfast import Holdfast, Submission, ValidationError
 from holdfast.maintenance.summariser import EVERY, Summariser
 from holdfast.model.reserved import SERIES, SERIES_ALL
+from holdfast.store import RecordWrite
 from holdfast.store.tenants import TenantStore
 
 if TYPE_CHECKING:
@@ -119,6 +120,20 @@ async def test_leader_that_takes_over_continues_where_the_other_stopped(
     await _sum_up(Summariser(app.store))
 
     assert before == await app.store.browse(SERIES)
+
+
+async def test_step_of_the_future_stops_no_other(
+    app: Holdfast, drain: Drain, clock: ManualClock
+) -> None:
+    await app.store.keep([RecordWrite(kind=SERIES, key="m/9999999999", data=b"{}")])
+    await app.submit("work", {"seconds": 0})
+    await drain()
+    clock.advance(2 * HOUR)
+
+    await _sum_up(Summariser(app.store))
+
+    kept = [record.key for record in await app.store.browse(SERIES, prefix="m/")]
+    assert len(kept) > 1
 
 
 async def test_gap_of_a_week_without_a_leader_is_summed_up_in_rounds(

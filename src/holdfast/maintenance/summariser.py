@@ -63,15 +63,18 @@ class Summariser:
         """Return the first step that is to be summed up; 0: there is none."""
         done = self._done.get(level.minutes)
         if done is None:
-            done = self._done[level.minutes] = await self._newest(level)
+            done = self._done[level.minutes] = await self._newest(level, now)
         oldest = minute_of(now - level.reach) // level.minutes
         start = max(done + 1, oldest)
         return start if start <= _complete(level, now) else 0
 
-    async def _newest(self, level: SeriesLevel) -> int:
-        newest = 0
+    async def _newest(self, level: SeriesLevel, now: datetime) -> int:
+        """Return the newest step that was written; one of the future is not complete."""
+        newest, ahead = 0, slot_key(level, _complete(level, now) + 1)
         for kind in await self._kinds():
-            found = await self._store.browse(kind, prefix=level.prefix, limit=1, last=True)
+            found: list[Record] = await self._store.browse(
+                kind, prefix=level.prefix, after=ahead, limit=1, last=True
+            )
             newest = max([newest, *readable(found, slot_number)])
         return newest
 
@@ -79,7 +82,7 @@ class Summariser:
         """Delete the steps that no range reaches any more."""
         oldest = slot_key(level, minute_of(now - level.reach) // level.minutes - 1)
         for kind in await self._kinds():
-            found: list[Record] = await self._store.browse(kind, prefix=level.prefix, limit=PAGE)
+            found = await self._store.browse(kind, prefix=level.prefix, limit=PAGE)
             old = [record.key for record in found if record.key < oldest]
             if old:
                 await self._store.keep([RecordWrite(kind=kind, key=key, data=None) for key in old])

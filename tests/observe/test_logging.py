@@ -221,11 +221,12 @@ async def test_worker_never_logs_a_payload_and_always_names_the_job(style: str) 
         assert all({"job_id", "type", "attempt"} <= line.keys() for line in jobs)
 
 
-def test_server_errors_are_errors_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("event", ["http.failed", "dashboard.failed"])
+def test_server_errors_are_errors_in_the_log(monkeypatch: pytest.MonkeyPatch, event: str) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(LOGGER, "handlers", [])
     configure("error", "json", stream)
 
-    LogObserver().emit("http.failed", request_id="r", error="KeyError()")
+    LogObserver().emit(event, request_id="r", error="KeyError()")
 
     assert "KeyError()" in stream.getvalue()

@@ -16,7 +16,6 @@ from holdfast.dashboard.security import TOKEN_FIELD, FormTokens
 from holdfast.dashboard.visits import Action, Visit
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.http.audit import Audit, detail_of
-from holdfast.http.requests import RequestIds
 from holdfast.http.responses import Receive
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -54,12 +53,17 @@ async def read_form(headers: Mapping[bytes, bytes], receive: Receive) -> dict[st
 class ActionRunner:
     """Runs actions and writes them to the audit log."""
 
-    def __init__(self, tokens: FormTokens, request_ids: RequestIds) -> None:
+    def __init__(self, tokens: FormTokens) -> None:
         self._tokens = tokens
-        self._request_ids = request_ids
 
     async def run(
-        self, action: Action, visit: Visit, visitor: Visitor, scope: Mapping[str, Any]
+        self,
+        action: Action,
+        visit: Visit,
+        visitor: Visitor,
+        scope: Mapping[str, Any],
+        *,
+        request_id: str,
     ) -> tuple[Notice, Sequence[str], Mapping[str, str]]:
         """Run an action; return what to say, and the page that follows.
 
@@ -74,7 +78,7 @@ class ActionRunner:
             target=scope["path"],
             detail=detail_of(_fields(visit.form), visit.service.app.redaction),
             client=client[0] if client else "",
-            request_id=self._request_ids.of({}),
+            request_id=request_id,
         )
         try:
             done = await action.run(visit)

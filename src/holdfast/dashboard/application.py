@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs
 
 import msgspec
 
@@ -27,7 +26,7 @@ from holdfast.dashboard.replies import (
     send_reply,
 )
 from holdfast.dashboard.routes import ACTIONS, SCREENS
-from holdfast.dashboard.routing import Addresses, RouteTable, segments_of
+from holdfast.dashboard.routing import Addresses, RouteTable, query_of, segments_of
 from holdfast.dashboard.security import FormTokens, check_own_page, shared_secret
 from holdfast.dashboard.sessions import Sessions
 from holdfast.dashboard.signing import SignIn
@@ -70,6 +69,7 @@ def dashboard(
 class Request(msgspec.Struct, frozen=True):
     """One request, before anything is known about it but its place."""
 
+    id: str
     scope: Scope
     receive: Receive
     url: Addresses
@@ -145,7 +145,7 @@ class Dashboard:
                 if self._authorize
                 else KeyAccess(service, sessions, keyless=not self._embedded)
             )
-            self._runner = ActionRunner(tokens, self._request_ids)
+            self._runner = ActionRunner(tokens)
             self._sign_in = SignIn(service, sessions, tokens, self._pages, self._count_refusal)
             self._streams = Streams(
                 service,
@@ -176,7 +176,8 @@ class Dashboard:
 
     async def _answer(self, scope: Scope, receive: Receive) -> WebReply | WebStream:
         url = Addresses(str(scope.get("root_path", "")))
-        request = Request(scope, receive, url, segments_of(scope))
+        id_ = self._request_ids.of(dict(scope["headers"]))
+        request = Request(id_, scope, receive, url, segments_of(scope))
         if request.segments[0] == "static":
             return self._static(request.segments)
         visitor: Visitor | None = None
@@ -192,8 +193,8 @@ class Dashboard:
                     return await self._shown(request, visitor)
                 return await self._changed(request, visitor)
         except Exception as error:  # noqa: BLE001  # every error becomes a page
-            self._report(error, scope)
-            return self._pages.error(error, scope, url, visitor)
+            self._report(error, request)
+            return self._pages.error(error, scope, url, visitor, id_)
 
     async def _stranger(self, request: Request) -> WebReply:
         if not self._access.signs_in:
@@ -215,7 +216,7 @@ class Dashboard:
             raise RequestError("NOT_FOUND", f"there is no page {'/'.join(segments)[:200]}")
         screen, path = found
         _check(visitor, screen.call)
-        query = parse_qs(request.scope["query_string"].decode("latin-1"), max_num_fields=1200)
+        query = query_of(request.scope, 1200)
         notice = self._notices.take(visitor.subject, "".join(query.pop("notice", [])))
         view = await screen.view(self._visit(visitor, path, query))
         if isinstance(view, WebReply):
@@ -248,7 +249,9 @@ class Dashboard:
         action, path = found
         _check(visitor, action.call)
         visit = self._visit(visitor, path, {}, form)
-        notice, to, query = await self._runner.run(action, visit, visitor, request.scope)
+        notice, to, query = await self._runner.run(
+            action, visit, visitor, request.scope, request_id=request.id
+        )
         id_ = self._notices.add(visitor.subject, notice) if notice.message else None
         if to:
             return redirection(request.url(*to, **query, notice=id_))
@@ -289,13 +292,15 @@ class Dashboard:
             body=found.body, media_type=found.media_type, compressed=found.compressed, cached=True
         )
 
-    def _report(self, error: Exception, scope: Scope) -> None:
+    def _report(self, error: Exception, request: Request) -> None:
         """Count a refused request for the audit log; log an unexpected error."""
         status = error_body(error)[0]
         if status in REFUSED and self._started:
-            self._count_refusal(status, str(error), scope, "")
+            self._count_refusal(status, str(error), request.scope, "")
         if status == 500:
-            self._service.observer.emit("dashboard.failed", error=repr(error))
+            self._service.observer.emit(
+                "dashboard.failed", request_id=request.id, error=repr(error)
+            )
 
     def _count_refusal(
         self, status: int, message: str, scope: Mapping[str, Any], secret: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import escape
+from msgspec.structs import replace
 
 from holdfast.api.errors import error_body
 from holdfast.dashboard.access import Visitor, cookies
@@ -117,10 +118,16 @@ class Pages:
         return self._reply(shown.html, None, status)
 
     def error(
-        self, error: Exception, scope: Mapping[str, Any], url: Addresses, visitor: Visitor | None
+        self,
+        error: Exception,
+        scope: Mapping[str, Any],
+        url: Addresses,
+        visitor: Visitor | None,
+        request_id: str,
     ) -> WebReply:
         """Return the page of an error: what happened, and what to do."""
         status, body = error_body(error)
+        body = replace(body, request_id=request_id)
         values = {**self.common(scope, url, visitor), "status": status, "error": body}
         shown = self._renderer.page("error.html", values, now=self._service.app.clock.now())
         headers = [("retry-after", "2")] if status == 503 else []

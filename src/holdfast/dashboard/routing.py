@@ -6,8 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import parse_qs, quote, unquote, urlencode
 
+from holdfast.api.errors import RequestError
 from holdfast.dashboard.visits import Action, ScreenRoute
 
 R = TypeVar("R", ScreenRoute, Action)
@@ -51,6 +52,19 @@ def segments_of(scope: Mapping[str, Any]) -> tuple[str, ...]:
             path = path[len(prefix) :]
             break
     return tuple(unquote(each) for each in path.strip("/").split("/"))
+
+
+def query_of(scope: Mapping[str, Any], most: int) -> dict[str, list[str]]:
+    """Return the parameters of a request; RequestError when there are more than ``most``."""
+    return fields_of(scope["query_string"].decode("latin-1"), most)
+
+
+def fields_of(query: str, most: int) -> dict[str, list[str]]:
+    """Return the parameters of a query."""
+    try:
+        return parse_qs(query, max_num_fields=most)
+    except ValueError:
+        raise RequestError("INVALID_REQUEST", f"an address may have {most} parameters") from None
 
 
 class Addresses:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs
 
 from holdfast.dashboard.access import Visitor, session_cookie
 from holdfast.dashboard.actions import read_form
 from holdfast.dashboard.pages import STRANGER, Pages
 from holdfast.dashboard.replies import WebReply, redirection
-from holdfast.dashboard.routing import Addresses
+from holdfast.dashboard.routing import Addresses, query_of
 from holdfast.dashboard.security import TOKEN_FIELD, FormTokens, check_own_page
 from holdfast.dashboard.sessions import Sessions
 from holdfast.errors import UnauthorizedError
@@ -55,7 +54,7 @@ class SignIn:
             return redirection(url("login", next=here if here != url("") else None))
         if scope["method"] == "POST":
             return await self._begin(scope, receive, url)
-        to = "".join(parse_qs(query, max_num_fields=10).get("next", []))
+        to = "".join(query_of(scope, 10).get("next", []))
         return self._pages.login(scope, url, to=to)
 
     async def _begin(self, scope: Mapping[str, Any], receive: Receive, url: Addresses) -> WebReply:

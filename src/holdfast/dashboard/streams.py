@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from holdfast.api.errors import RequestError
 from holdfast.dashboard.access import Visitor
 from holdfast.dashboard.feed import Feed, Tab, Topic, TopicKey
 from holdfast.dashboard.pages import LiveVisit, Pages
-from holdfast.dashboard.routing import Addresses, RouteTable, segments_of
+from holdfast.dashboard.routing import Addresses, RouteTable, fields_of, query_of, segments_of
 from holdfast.dashboard.security import FormTokens
 from holdfast.dashboard.sessions import Sessions
 from holdfast.dashboard.visits import DashboardSettings, ScreenRoute
@@ -44,11 +44,11 @@ class Streams:
 
     def find(self, scope: Mapping[str, Any], url: Addresses) -> tuple[ScreenRoute, LiveVisitPlace]:
         """Return the screen of a stream and where it is; NotFoundError when it has none."""
-        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=10)
+        query = query_of(scope, 10)
         address = "".join(query.get("at", []))
-        place = urlsplit(address)
+        place = urlsplit(address if url.is_own(address) else "")
         inner = {"root_path": scope.get("root_path", ""), "raw_path": place.path.encode()}
-        found = self._screens.find(segments_of(inner)) if url.is_own(address) else None
+        found = self._screens.find(segments_of(inner)) if place.path else None
         if found is None or not found[0].live:
             raise RequestError("NOT_FOUND", f"there is no live page {address[:100]}")
         screen, path = found
@@ -70,7 +70,7 @@ class Streams:
             caller,
             settings=self._settings,
             path=path,
-            query=parse_qs(query, max_num_fields=1200),
+            query=fields_of(query, 1200),
         )
         visit.common = {**self._pages.common(scope, url, visitor, screen), "here": address}
         owner = caller.key_id if caller.only_own else ""

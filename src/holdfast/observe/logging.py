@@ -31,6 +31,7 @@ _LEVEL_OF = {
     "maintenance.leading": logging.DEBUG,
     "job.failed": logging.WARNING,
     "http.failed": logging.ERROR,
+    "dashboard.failed": logging.ERROR,
     "worker.failed": logging.ERROR,
     "audit.failed": logging.ERROR,
     "http.refused": logging.WARNING,

@@ -128,6 +128,14 @@ def plural(number: float, noun: str) -> str:
     return f"{count(number)} {noun}" + ("" if number == 1 else "s")
 
 
+def short_id(job_id: str) -> str:
+    """Return how a job's id begins, to search for it.
+
+    Jobs that were submitted together share the first block of eight digits: four more follow.
+    """
+    return job_id if len(job_id) <= 16 else job_id[:13]
+
+
 def parse_span(text: str) -> timedelta | None:
     """Read ``90``, ``15m``, ``2h`` or ``7d``; None when it is something else."""
     match = _SPAN.fullmatch(text.strip().lower())

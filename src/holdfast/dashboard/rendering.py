@@ -92,6 +92,7 @@ def _environment() -> jinja2.Environment:
         "instant": formats.instant,
         "iso": formats.iso,
         "clock": formats.clock_time,
+        "short_id": formats.short_id,
     }
     made.globals |= {"STATES": STATES, "charts": charts, "graphs": graphs, "plots": plots}
     for name in made.list_templates():  # an upgrade under a running server must not mix versions

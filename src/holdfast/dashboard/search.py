@@ -20,6 +20,7 @@ from holdfast.operations.filters import JobFilter
 
 _WORD = re.compile(r'([a-z_]+(?:\.[^\s:"]+)?):("[^"]*"|\S*)|(\S+)', re.IGNORECASE)
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+", re.IGNORECASE)
+_START_OF_ID = re.compile(r"(?=\D*\d)[0-9a-f]{8}(?:-[0-9a-f-]*)?", re.IGNORECASE | re.ASCII)
 _NO_MATCH = "\N{NO-BREAK SPACE}nothing"
 
 QUALIFIERS = {
@@ -83,9 +84,9 @@ class _Terms:
             method(value)
 
     def word(self, word: str) -> None:
-        """A word without a qualifier is a job's id if it can be one, else a type."""
-        if _WHOLE_ID.fullmatch(word):
-            self.job_id = word
+        """A word without a qualifier is a job's id or its beginning if it can be, else a type."""
+        if _WHOLE_ID.fullmatch(word) or _START_OF_ID.fullmatch(word):
+            self._add_id(word)
         else:
             self._add_type(word if "*" in word else f"*{word}*")
 
@@ -125,7 +126,8 @@ class _Terms:
         if _WHOLE_ID.fullmatch(value):
             self.job_id = value
         else:
-            self.filter["id_prefix"] = value
+            is_uuid = _START_OF_ID.fullmatch(value)
+            self.filter["id_prefix"] = value.lower() if is_uuid else value
 
     def _add_code(self, value: str) -> None:
         self.filter["code"] = value

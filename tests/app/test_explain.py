@@ -71,6 +71,29 @@ async def test_running_job_is_explained_by_its_lease_before_and_after_it_expires
     assert expired.message.endswith("it will be reclaimed shortly")
 
 
+@pytest.mark.parametrize(
+    ("reason", "force", "words"),
+    [
+        ("wrong file", False, "was asked at {} to stop (wrong file), and has not reached a check"),
+        ("", False, "was asked at {} to stop, and has not reached a checkpoint yet: worker w1 hol"),
+        ("", True, "its worker was asked at {} to interrupt it, and has not yet: worker w1 holds"),
+    ],
+)
+async def test_running_job_that_was_asked_to_stop_says_so(
+    app: Holdfast, clock: ManualClock, reason: str, *, force: bool, words: str
+) -> None:
+    job_id = (await app.submit("x")).job_id
+    await _claim(app)
+    clock.advance(2)
+
+    await app.cancel(job_id, reason=reason, force=force)
+    explanation = await app.explain(job_id)
+
+    assert Cause.RUNNING is explanation.cause
+    assert words.format("2026-01-01T00:00:02Z") in explanation.message
+    assert "2026-01-01T00:00:02Z" == explanation.details["cancel_at"]
+
+
 async def test_jobs_that_need_maintenance_are_explained_by_its_absence(
     app: Holdfast, clock: ManualClock
 ) -> None:

@@ -94,6 +94,25 @@ async def test_waiting_job_can_be_cancelled_with_a_reason(any_site: Site) -> Non
     assert "not needed" in text_of(after)
 
 
+async def test_running_job_that_was_asked_to_stop_says_so_and_can_be_interrupted(
+    any_site: Site,
+) -> None:
+    guest = Guest(any_site)
+    job_id = await any_site.submit("report")
+    await any_site.claim()
+    await any_site.post(f"/api/v1/jobs/{job_id}/cancel", {"reason": "wrong month"})
+
+    asked = await guest.get(f"/jobs/{job_id}")
+    fields = {"reason": "", "force": "1", "back": f"/jobs/{job_id}"}
+    forced = await guest.follow(await guest.post(f"/jobs/{job_id}/cancel", fields))
+
+    assert "Asked to stop" in text_of(asked)
+    assert "to stop (wrong month), and has not reached a checkpoint yet" in text_of(asked)
+    assert "Interrupt…" in text_of(asked)
+    assert b'<input type="hidden" name="force" value="1">' in asked.body
+    assert "to interrupt it, and has not yet" in text_of(forced)
+
+
 async def test_priority_of_a_waiting_job_changes(any_site: Site) -> None:
     guest = Guest(any_site)
     job_id = await any_site.submit("report", delay=3600)

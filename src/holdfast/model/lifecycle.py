@@ -33,6 +33,8 @@ from holdfast.model.policy import SECOND, CustomDelay
 from holdfast.model.times import format_timestamp
 
 NOTHING = timedelta(0)
+UNSAID = "cancelled"
+"""The reason of a cancellation that was given none."""
 
 P, S, D, R, W = State.PENDING, State.SCHEDULED, State.DELAYED, State.RUNNING, State.RETRYING
 DONE, FAILED, DEAD, CANCELLED = State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED
@@ -298,7 +300,7 @@ def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Jo
     """Cancel at once or, while the job runs, record the request; an ended job does not change."""
     if job.state in TERMINAL:
         return job
-    reason = clean(reason, MAX_REASON) or "cancelled"
+    reason = clean(reason, MAX_REASON) or UNSAID
     if job.state is not R:
         return cancelled(job, now=now, reason=reason)
     force = force or (job.cancel is not None and job.cancel.force)
@@ -308,7 +310,7 @@ def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Jo
 def cancelled(job: Job, *, now: datetime, reason: str = "", failure: Failure | None = None) -> Job:
     """Any live state -> CANCELLED."""
     if not reason:
-        reason = job.cancel.reason if job.cancel else failure.message if failure else "cancelled"
+        reason = job.cancel.reason if job.cancel else failure.message if failure else UNSAID
     if failure is None:
         category = FailureCategory.CANCELLED
         failure = _noted(job, Failure(category=category, code="CANCELLED", message=reason), now)

@@ -8,7 +8,8 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.dependencies import end_on_retry
-from holdfast.model.job import TERMINAL, DamagedJob, Job, State, read_extra
+from holdfast.model.job import TERMINAL, CancelRequest, DamagedJob, Job, State, read_extra
+from holdfast.model.lifecycle import UNSAID
 from holdfast.model.times import format_timestamp
 from holdfast.model.versions import awaits_version
 from holdfast.model.workers import WorkerInfo
@@ -134,8 +135,20 @@ async def _running(store: Store, job: Job) -> Reason:
     if job.lease.until is not None and job.lease.until <= store.now():
         message = f"its lease expired at {until} in worker {worker}; it will be reclaimed"
         return await _shortly(store, Cause.LEASE_EXPIRED, message, details)
-    message = f"it is running: worker {worker} holds the lease until {until}"
-    return Cause.RUNNING, message, details
+    held = f"worker {worker} holds the lease until {until}"
+    if job.cancel is None:
+        return Cause.RUNNING, f"it is running: {held}", details
+    return Cause.RUNNING, f"it is running, and {_stopping(job.cancel, details)}: {held}", details
+
+
+def _stopping(asked: CancelRequest, details: dict[str, object]) -> str:
+    """Say that a running job was asked to stop, and note it in the details."""
+    when = format_timestamp(asked.at)
+    details |= {"cancel_at": when, "cancel_reason": asked.reason, "cancel_force": asked.force}
+    why = f" ({asked.reason})" if asked.reason != UNSAID else ""
+    if asked.force:
+        return f"its worker was asked at {when} to interrupt it{why}, and has not yet"
+    return f"was asked at {when} to stop{why}, and has not reached a checkpoint yet"
 
 
 async def _pending(store: Store, job: Job) -> Reason:

@@ -73,6 +73,8 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     sentence: tuple[SentencePart, ...]
     """Why the job is where it is."""
     has_ended: bool
+    is_stopping: bool
+    """Whether it runs and was asked to stop."""
     steps: tuple[TimelineStep, ...]
     course: tuple[tuple[str, float, str], ...]
     attempts: tuple[AttemptInfo, ...]
@@ -104,6 +106,7 @@ async def job(visit: Visit) -> JobPageView:
         job=found,
         sentence=sentence_parts(found, await explain(store, stored), now),
         has_ended=found.state in TERMINAL,
+        is_stopping=found.state is State.RUNNING and stored.cancel is not None,
         steps=steps,
         course=_course(steps, now),
         attempts=_attempts(stored, edges, traces=traces),

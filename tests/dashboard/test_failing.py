@@ -55,6 +55,7 @@ async def test_error_of_a_page_is_in_the_log_under_the_id_that_the_page_shows() 
         "/live?at=//[",
         "/live?at=/jobs?" + "a%3D1%26" * 1300,
     ],
+    ids=["page", "stream", "stream of no page", "stream of a page"],
 )
 async def test_address_that_cannot_be_read_is_refused(guest: Guest, address: str) -> None:
     assert (await guest.get(address)).status in (400, 404)

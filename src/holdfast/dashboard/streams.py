@@ -52,7 +52,8 @@ class Streams:
         if found is None or not found[0].live:
             raise RequestError("NOT_FOUND", f"there is no live page {address[:100]}")
         screen, path = found
-        return screen, (address, path, place.query, "".join(query.get("seen", [])))
+        asked = fields_of(place.query, 1200)
+        return screen, (address, path, asked, "".join(query.get("seen", [])))
 
     async def open(
         self,
@@ -70,7 +71,7 @@ class Streams:
             caller,
             settings=self._settings,
             path=path,
-            query=fields_of(query, 1200),
+            query=query,
         )
         visit.common = {**self._pages.common(scope, url, visitor, screen), "here": address}
         owner = caller.key_id if caller.only_own else ""
@@ -101,5 +102,5 @@ class Streams:
         return holds
 
 
-LiveVisitPlace = tuple[str, Mapping[str, str], str, str]
+LiveVisitPlace = tuple[str, Mapping[str, str], Mapping[str, list[str]], str]
 """The address of a page, its path parameters, its query, and the mark of what the tab shows."""

@@ -49,6 +49,18 @@ async def test_healthy_store_has_only_findings_of_the_store_itself(hand: Hand) -
 
 
 @pytest.mark.req("S-6")
+async def test_ready_job_whose_workers_are_drained_is_a_warning(hand: Hand) -> None:
+    await announce(hand.store, worker(hand, types=("a",), draining=True))
+    await hand.add("a", type="a")
+
+    finding = await found(hand.store, "workers")
+
+    assert Level.WARN is finding.level
+    assert "1 ready job(s) of type 'a' in queue 'default', and every worker" in finding.text
+    await announce(hand.store, worker(hand, id="w2", types=("default:*",)))
+    assert Level.OK is (await found(hand.store, "workers")).level
+
+
 async def test_job_of_a_dead_worker_that_was_not_reclaimed_is_an_error(hand: Hand) -> None:
     job = await hand.run("a")
     hand.clock.advance(60)

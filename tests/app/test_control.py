@@ -204,7 +204,7 @@ async def test_worker_reports_its_versions_memory_and_jobs(app: Holdfast) -> Non
 async def test_drained_worker_finishes_stays_and_claims_again_when_undrained(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announcer, "WORKER_TTL", timedelta(seconds=0.15))
+    monkeypatch.setattr(announcer, "FOLLOWED_EVERY", 0.05)
     app.task("t")(_nothing)
     async with working(app, maintenance=False) as worker:
         first = await app.submit("t")

@@ -18,10 +18,17 @@ from tests.app.conftest import Drain
 from tests.waiting import eventually
 
 
-async def _worker(app: Holdfast, *, queues: tuple[str, ...], types: tuple[str, ...]) -> None:
+async def _worker(
+    app: Holdfast,
+    *,
+    queues: tuple[str, ...],
+    types: tuple[str, ...],
+    name: str = "w1",
+    draining: bool = False,
+) -> None:
     """Announce a worker."""
     info = WorkerInfo(
-        id="w1",
+        id=name,
         host="h",
         pid=1,
         queues=queues,
@@ -29,6 +36,7 @@ async def _worker(app: Holdfast, *, queues: tuple[str, ...], types: tuple[str, .
         slots=3,
         running=1,
         started_at=app.clock.now(),
+        draining=draining,
     )
     await announce(app.store, info)
 
@@ -266,3 +274,20 @@ async def test_workers_are_listed_while_they_are_alive(app: Holdfast) -> None:
 
     assert ["me"] == (await app.get(job_id)).output
     assert [] == await app.workers()
+
+
+async def test_drained_workers_do_not_count(app: Holdfast) -> None:
+    job_id = (await app.submit("x")).job_id
+    await _worker(app, queues=("default",), types=("x",), draining=True)
+
+    one = await app.explain(job_id)
+    await _worker(app, queues=("default",), types=("x",), name="w2", draining=True)
+    all_ = await app.explain(job_id)
+    await _worker(app, queues=("default",), types=("x",), name="w3")
+    free = await app.explain(job_id)
+
+    assert [Cause.NO_WORKER, Cause.NO_WORKER, Cause.READY] == [one.cause, all_.cause, free.cause]
+    assert one.message.startswith("the worker that serves it drains, and so claims no jobs")
+    assert "holdfast workers undrain w1" in one.message
+    assert all_.message.startswith("all 2 workers that serve it drain, and so claim no jobs")
+    assert "1 worker(s) can claim it, 2 slot(s)" in free.message

@@ -12,6 +12,8 @@ from openapi_spec_validator import validate
 from holdfast.api.errors import MEANING, STATUS_OF
 from holdfast.http.application import ENDPOINTS
 from holdfast.model.job import State
+from holdfast.model.workers import WorkerInfo
+from holdfast.operations.workers import announce
 from tests.architecture import tree
 from tests.http.site import API
 
@@ -107,6 +109,18 @@ async def test_prometheus_can_parse_the_metrics(site: Site) -> None:
     await site.submit("a", queue="q")
     await site.get(f"{API}/jobs/missing")
     await site.claim(queues=["q"])
+    drained = WorkerInfo(
+        id="w1",
+        host="h",
+        pid=1,
+        queues=("other",),
+        types=("nobody",),
+        slots=1,
+        running=0,
+        started_at=site.app.clock.now(),
+        draining=True,
+    )
+    await announce(site.app.store, drained)
     for _ in range(2):
         await site.submit("nobody", queue="other")
 

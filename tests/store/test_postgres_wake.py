@@ -127,7 +127,7 @@ async def test_own_notice_is_not_counted_twice(store: PostgresStore) -> None:
 async def test_worker_logs_once_that_it_is_not_notified(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, cannot_listen: bool
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.announcer.WORKER_TTL", timedelta(seconds=0.3))
+    monkeypatch.setattr("holdfast.worker.announcer.FOLLOWED_EVERY", 0.1)
     port = 1 if cannot_listen else urlsplit(postgres_server.dsn).port
     listen_url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     app = Holdfast(f"{postgres_server.dsn}?schema={SCHEMA}&listen_url={listen_url}")

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast
 from holdfast.errors import ValidationError
+from holdfast.operations.workers import workers
 from holdfast.runtime.clock import ManualClock
 from holdfast.worker.metrics import MOST_LABELS, WorkerMetrics, series
 from holdfast.worker.probe import MOST_OPEN, SILENT_AFTER, Probe, read_address
@@ -88,7 +90,8 @@ async def test_worker_serves_its_numbers(flags: list[str], tmp_path: Path) -> No
     url, port = f"sqlite:///{tmp_path}/jobs.db", free_port()
     command = [sys.executable, "-m", "holdfast", "worker", "shop:app", *flags]
     command += ["--probe", f"127.0.0.1:{port}"]
-    env = {**os.environ, "HOLDFAST_URL": url, "PYTHONPATH": str(tmp_path)}
+    paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    env = {**os.environ, "HOLDFAST_URL": url, "PYTHONPATH": paths}
 
     with running(command, cwd=tmp_path, env=env) as process:
         await until_ready(port)
@@ -114,6 +117,42 @@ async def test_worker_serves_its_numbers(flags: list[str], tmp_path: Path) -> No
     assert 3 == found["holdfast_attempt_duration_seconds_count", "default", "greet"]
     assert found[("holdfast_slots", "free")] > 0
     assert 0 <= found[("holdfast_loop_lag_seconds",)] < PATIENCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_supervised_processes_are_seen_and_drained(processes: int, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(APP, "utf-8")
+    url, port = f"sqlite:///{tmp_path}/jobs.db", free_port()
+    command = [sys.executable, "-m", "holdfast", "worker", "shop:app"]
+    command += ["--processes", str(processes), "--probe", f"127.0.0.1:{port}"]
+    paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    env = {**os.environ, "HOLDFAST_URL": url, "PYTHONPATH": paths}
+
+    with running(command, cwd=tmp_path, env=env):
+        await until_ready(port)
+        seen = samples((await _numbers(port))[1])[("holdfast_worker_ticked_seconds",)]
+        age = time.time() - seen
+        async with Holdfast(url) as app:
+            names = [each.id for each in await workers(app.store)]
+            while len(names) < processes:
+                await asyncio.sleep(0.1)  # another process starts
+                names = [each.id for each in await workers(app.store)]
+            for name in names:
+                await app.drain(name)
+            await _until_answer(port, (503, "drained\n"))
+            await app.undrain(names[0])
+            await until_ready(port)
+
+    assert 0 <= age < SILENT_AFTER
+
+
+async def _until_answer(port: int, wanted: Answer) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if wanted == await fetched(port, "/ready"):
+                return
+            await asyncio.sleep(0.1)  # the supervisor looks every few seconds
 
 
 async def _until(app: Holdfast, type_: str, count: int) -> None:

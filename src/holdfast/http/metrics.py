@@ -126,8 +126,8 @@ def _of_queues(queues: Iterable[QueueInfo]) -> Iterator[str]:
 
 
 def _without_worker(stats: QueueStats, workers: Iterable[WorkerInfo]) -> Iterator[str]:
-    """Ready jobs whose type no worker that is present has a handler for."""
-    known = {type_ for worker in workers for type_ in worker.types}
+    """Ready jobs whose type no worker that is present and not drained has a handler for."""
+    known = {type_ for worker in workers if not worker.draining for type_ in worker.types}
     takes_all = any(type_.endswith(":*") for type_ in known)
     waiting = {
         type_: counts.scheduled

@@ -61,7 +61,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Its last heartbeat."""
 
     def serves(self, queue: str, type_: str) -> bool:
-        """Whether this worker has a handler for the jobs of a type in a queue."""
+        """Whether this worker has a handler for the jobs of a type in a queue; drained or not."""
         return queue in self.queues and (type_ in self.types or catch_all_name(queue) in self.types)
 
 

@@ -131,9 +131,18 @@ async def _unserved(
         if tally.state is State.SCHEDULED and tally.count:
             kind = (tally.queue, tally.type)
             ready[kind] = ready.get(kind, 0) + tally.count
-    served = {(queue, type_) for w in present for queue in w.queues for type_ in w.types}
-    unserved = {k: n for k, n in ready.items() if k not in served and k[0] not in paused}
-    found = [_no_worker(queue, type_, n) for (queue, type_), n in sorted(unserved.items())]
+    claiming = [worker for worker in present if not worker.draining]
+    unserved = {
+        (queue, type_): count
+        for (queue, type_), count in ready.items()
+        if queue not in paused and not any(w.serves(queue, type_) for w in claiming)
+    }
+    found = [
+        _drained(queue, type_, count)
+        if any(w.serves(queue, type_) for w in present)
+        else _no_worker(queue, type_, count)
+        for (queue, type_), count in sorted(unserved.items())
+    ]
     waiting = _by_queue({kind: n for kind, n in ready.items() if kind[0] in paused})
     found += [
         Finding(
@@ -162,6 +171,16 @@ def _no_worker(queue: str, type_: str, count: int) -> Finding:
         f"Start one that serves the queue (`-Q {queue}`) and has a handler for the type.",
         queue=queue,
         type=type_,
+    )
+
+
+def _drained(queue: str, type_: str, count: int) -> Finding:
+    return Finding(
+        "workers",
+        Level.WARN,
+        f"{count} ready job(s) of type {type_!r} in queue {queue!r}, and every worker for them"
+        " drains.",
+        "Undrain one (holdfast workers undrain NAME), or start another.",
     )
 
 

@@ -12,12 +12,14 @@ from holdfast.model.policy import DAY
 from holdfast.model.reserved import DRAINED
 from holdfast.model.times import Instant
 from holdfast.model.workers import ALL, PREFIX, WorkerInfo
-from holdfast.operations.workers import workers
+from holdfast.operations.workers import WORKER_TTL, workers
 from holdfast.store import RecordWrite, Store
 from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 from holdfast.store.tenants import TenantStore
 
+FOLLOWED_EVERY = WORKER_TTL.total_seconds() / 3
+"""Seconds between two looks of a worker at whether it is drained."""
 KEPT = DAY
 """How long a dead worker's request is kept: under the same name it may start again."""
 

@@ -208,12 +208,24 @@ async def _ready(store: Store, job: Job) -> Reason:
     able = [w for w in present if w.serves(job.queue, job.type)]
     if not able:
         return _no_worker(job, present)
+    claiming = [w for w in able if not w.draining]
+    if not claiming:
+        return _drained(able)
     for limit in await store.limits():
         if _covers(limit, job) and (message := _exhausted(limit)):
             return Cause.LIMIT_REACHED, message, {"scope": limit.scope}
-    free = sum(max(0, w.slots - w.running) for w in able)
-    message = f"it is ready to run: {len(able)} worker(s) can claim it, {free} slot(s) were free"
-    return Cause.READY, message, {"workers": [w.id for w in able], "free_slots": free}
+    free = sum(max(0, w.slots - w.running) for w in claiming)
+    message = f"it is ready to run: {len(claiming)} worker(s) can claim it"
+    details: dict[str, object] = {"workers": [w.id for w in claiming], "free_slots": free}
+    return Cause.READY, f"{message}, {free} slot(s) were free", details
+
+
+def _drained(able: list[WorkerInfo]) -> Reason:
+    who = "the worker that serves it drains, and so claims no jobs"
+    if len(able) > 1:
+        who = f"all {len(able)} workers that serve it drain, and so claim no jobs"
+    message = f"{who}: start another, or undrain one: holdfast workers undrain {able[0].id}"
+    return Cause.NO_WORKER, message, {"draining": [w.id for w in able]}
 
 
 def _no_worker(job: Job, present: list[WorkerInfo]) -> Reason:

@@ -14,9 +14,9 @@ from holdfast.app import Holdfast
 from holdfast.model.job import Job
 from holdfast.model.workers import MOST_RUNNING, RunningJob, WorkerInfo
 from holdfast.observe import Observer
-from holdfast.operations.draining import forget_drained, is_drained
+from holdfast.operations.draining import FOLLOWED_EVERY, forget_drained, is_drained
 from holdfast.operations.publisher import Publisher
-from holdfast.operations.workers import WORKER_TTL, announce
+from holdfast.operations.workers import announce
 from holdfast.runtime.host import memory
 from holdfast.runtime.version import __version__
 from holdfast.store import Store
@@ -87,7 +87,7 @@ class Announcer:
         """Announce the worker until cancelled."""
         reported = before = ""
         while True:
-            await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
+            await asyncio.sleep(FOLLOWED_EVERY)
             await self.announce()
             with contextlib.suppress(Exception):  # a worker of other code may be gone
                 await self.publish()

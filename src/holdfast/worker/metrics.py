@@ -185,6 +185,7 @@ class WorkerSeries:
             "When the slowest event loop was last seen, in seconds since 1970.",
             multiprocess_mode="livemin",
         )
+        self.ticked.set_to_current_time()
         for state in ("busy", "free"):
             self.slots.labels(state).set(0)
 

@@ -53,8 +53,7 @@ class Worker(Embedded):
 
     ``queues`` are served in the order given, or, as a mapping to weights, each first in
     proportion to its weight. ``slots`` jobs run at once; by default, see ``SlotCount``. ``grace``
-    is how long a graceful stop lets running jobs finish before they return to the queue. A
-    ``listener`` is informed of the leases it holds. ``async with Worker(app):`` runs it in place.
+    is how long a stop lets jobs finish. ``listener`` is informed of the leases that it holds.
     """
 
     def __init__(
@@ -110,7 +109,8 @@ class Worker(Embedded):
     @property
     def not_ready(self) -> str:
         """Why it takes no job now; empty when it does."""
-        away = "the store is unavailable" if self._outage.is_on else ""
+        held = "drained" if self._slots.draining else ""
+        away = "the store is unavailable" if self._outage.is_on else held
         return "stopping" if self._stopping.is_set() else away
 
     def stop(self) -> None:

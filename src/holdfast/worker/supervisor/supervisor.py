@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import timedelta
@@ -20,6 +21,7 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
 from holdfast.operations.batcher import with_retries
+from holdfast.operations.draining import FOLLOWED_EVERY, is_drained
 from holdfast.runtime.host import HOST
 from holdfast.store import Store
 from holdfast.worker.loading import load_app, load_object
@@ -93,6 +95,8 @@ class Supervisor:
         self._guard = LeaseGuard(self._app.clock)
         self._deaths = Deaths(self._app.clock)
         self._running: set[WorkerProcess] = set()
+        self._drained: set[str] = set()
+        """The processes that an operator has drained."""
         self._draining = asyncio.Event()
         self._halting = False
         self._code = 0
@@ -118,6 +122,7 @@ class Supervisor:
         if self._probe is None:
             yield
             return
+        forget_process(os.getpid())  # it has no gauges: its loop runs no jobs
         probe = Probe(self._app.clock, lambda: self._not_ready(outage), several=True)
         async with probe.serving(*self._probe):
             yield
@@ -125,8 +130,11 @@ class Supervisor:
     def _not_ready(self, outage: Outage) -> str:
         if self._draining.is_set():
             return "stopping"
-        if not any(process.was_ready for process in self._running):
+        ready = {process.name for process in self._running if process.was_ready}
+        if not ready:
             return "no worker process is ready"
+        if ready <= self._drained:
+            return "drained"
         return "the store is unavailable" if outage.is_on else ""
 
     async def _supervise(self, store: Store, outage: Outage) -> None:
@@ -139,11 +147,20 @@ class Supervisor:
             tasks = [
                 group.create_task(service.run()),
                 group.create_task(self._guard.run(store, self._observer)),
+                group.create_task(self._follow_drains(store)),
                 group.create_task(report_other_queues(store, queues, self._types, self._observer)),
             ]
             await asyncio.wait([group.create_task(self._keep()) for _ in range(self._processes)])
             for task in tasks:
                 task.cancel()
+
+    async def _follow_drains(self, store: Store) -> None:
+        """Look which processes are drained, as often as they do."""
+        while self._probe is not None:
+            with contextlib.suppress(Exception):  # what is wrong with the store is reported
+                names = [process.name for process in self._running]
+                self._drained = {name for name in names if await is_drained(store, name)}
+            await asyncio.sleep(FOLLOWED_EVERY)
 
     def stop(self) -> None:
         """Drain every process; called again, stop them at once."""

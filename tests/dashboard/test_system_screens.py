@@ -123,7 +123,7 @@ async def test_audit_shows_who_changed_what_and_the_keys_without_secrets(site: S
     page = await guest.get("/audit")
 
     text = text_of(page)
-    assert "pauseQueue" in text
+    assert "Paused a queue" in text
     assert "storm" in text
     assert "admin" in text
     digests = [key.digest for key in await list_keys(site.store)]

@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from holdfast.dashboard import charts, formats, graphs, plots
+from holdfast.dashboard.deeds import deed
 from holdfast.dashboard.sentences import spoken
 from holdfast.dashboard.states import STATES
 from holdfast.dashboard.statics import StaticFiles
@@ -93,6 +94,7 @@ def _environment() -> jinja2.Environment:
         "iso": formats.iso,
         "clock": formats.clock_time,
         "short_id": formats.short_id,
+        "deed": deed,
     }
     made.globals |= {"STATES": STATES, "charts": charts, "graphs": graphs, "plots": plots}
     for name in made.list_templates():  # an upgrade under a running server must not mix versions

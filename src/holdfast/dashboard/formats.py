@@ -119,8 +119,8 @@ def byte_size(size: int) -> str:
     while number >= 1024 and len(units) > 1:
         number /= 1024
         del units[0]
-    whole = units[0] == "B" or number >= 99.95
-    return f"{number:.0f} {units[0]}" if whole else f"{number:.1f} {units[0]}"
+    text = f"{number:.0f}" if number >= 99.95 else f"{number:.1f}".removesuffix(".0")
+    return f"{text} {units[0]}"
 
 
 def plural(number: float, noun: str) -> str:

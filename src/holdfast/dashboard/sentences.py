@@ -8,11 +8,11 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast.dashboard.formats import instant, plural
+from holdfast.dashboard.formats import instant, passed, plural
 from holdfast.model.job import TERMINAL, State
 from holdfast.model.status import JobStatus
 from holdfast.model.times import parse_timestamp
-from holdfast.operations.explain import Explanation
+from holdfast.operations.explain import Cause, Explanation
 
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)", re.ASCII)
 
@@ -23,16 +23,34 @@ class SentencePart(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     job_id: str = ""
     title: str = ""
+    since: datetime | None = None
+    """The text is the time since then, which goes on."""
 
 
 def sentence_parts(
     job: JobStatus, explanation: Explanation, now: datetime
 ) -> tuple[SentencePart, ...]:
     """Return why a job is where it is."""
+    if explanation.cause is Cause.RUNNING and job.started_at is not None:
+        return _running(job, explanation, now)
     sentence = _sentence(job, explanation.message)
     awaited = explanation.details.get("waiting_for")
     named = next(iter(awaited), "") if isinstance(awaited, dict) else ""
     return tuple(_parts(sentence, named, now))
+
+
+def _running(job: JobStatus, explanation: Explanation, now: datetime) -> tuple[SentencePart, ...]:
+    """Return how long a job runs and where; when its lease ends is on hover."""
+    assert job.started_at is not None
+    lease = f"holds the lease until {_said(str(explanation.details['lease_until']), now)}"
+    end = ". It was asked to stop." if job.cancel_requested else "."
+    return (
+        SentencePart(text="Running for "),
+        SentencePart(text=passed(job.started_at, now), since=job.started_at),
+        SentencePart(text=" on "),
+        SentencePart(text=str(explanation.details["worker"]), title=lease),
+        SentencePart(text=end),
+    )
 
 
 def _parts(sentence: str, named: str, now: datetime) -> Iterator[SentencePart]:

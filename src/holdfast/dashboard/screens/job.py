@@ -30,6 +30,10 @@ MOST_LINES = 1000
 MOST_EDGES = 200
 MOST_STEPS = 12
 """Steps of the small drawing; of a larger workflow it shows the neighbours of the job."""
+CLAMPED = 200
+"""Characters of a sentence that fit into three lines."""
+SHORTEST = timedelta(milliseconds=1)
+"""A state that lasted less has no entry in the legend."""
 AUDITED = 300
 """Entries of the audit log that are searched for those of the job."""
 
@@ -45,6 +49,14 @@ class TimelineStep(msgspec.Struct, frozen=True, kw_only=True):
     def worker(self) -> str:
         """The worker of the attempt that began."""
         return self.edge.worker_id
+
+    @property
+    def words(self) -> str:
+        """Why the state changed, without the failure's message: the attempt shows it."""
+        reason, failure = self.edge.reason, self.edge.failure
+        if failure is None or not failure.message or failure.message not in reason:
+            return reason
+        return reason.partition(failure.message)[0].rstrip(": ")
 
 
 class JobActions(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +84,17 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     job: JobStatus
     sentence: tuple[SentencePart, ...]
     """Why the job is where it is."""
+    whole: str
+    """The same in one text, when it is too long for three lines."""
     has_ended: bool
     is_stopping: bool
     """Whether it runs and was asked to stop."""
     steps: tuple[TimelineStep, ...]
     course: tuple[tuple[str, float, str], ...]
+    spent: tuple[tuple[str, str, timedelta], ...]
+    """How long it was in each state: the state's slug, its word and the time."""
+    repeated: frozenset[int]
+    """Attempts whose message stands elsewhere on the page."""
     attempts: tuple[AttemptInfo, ...]
     payload: ShownValue | None
     payload_hidden: str
@@ -88,8 +106,6 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     audit: tuple[AuditEntry, ...]
     actions: JobActions
     total: timedelta
-    waited: timedelta | None
-    ran: timedelta | None
 
 
 async def job(visit: Visit) -> JobPageView:
@@ -102,14 +118,20 @@ async def job(visit: Visit) -> JobPageView:
     steps = _steps((found.history or ())[-MOST_EDGES:], now, ended=found.state in TERMINAL)
     payload, hidden = _payload(visit, stored, found)
     graph = await _graph(visit, found)
+    sentence = sentence_parts(found, await explain(store, stored), now)
+    whole = "".join(part.text for part in sentence)
+    made = _attempts(stored, edges, traces=traces)
     return JobPageView(
         job=found,
-        sentence=sentence_parts(found, await explain(store, stored), now),
+        sentence=sentence,
+        whole=whole if len(whole) > CLAMPED else "",
         has_ended=found.state in TERMINAL,
         is_stopping=found.state is State.RUNNING and stored.cancel is not None,
         steps=steps,
         course=_course(steps, now),
-        attempts=_attempts(stored, edges, traces=traces),
+        spent=_spent(steps),
+        repeated=_repeated(made, found),
+        attempts=made,
         payload=payload,
         payload_hidden=hidden,
         result=_result(visit, found),
@@ -120,8 +142,6 @@ async def job(visit: Visit) -> JobPageView:
         audit=await _audit(visit, job_id),
         actions=_actions(visit, found),
         total=(found.completed_at or now) - found.created_at,
-        waited=_spent(steps, State.SCHEDULED, now),
-        ran=_spent(steps, State.RUNNING, now),
     )
 
 
@@ -149,9 +169,28 @@ def _course(steps: Sequence[TimelineStep], now: datetime) -> tuple[tuple[str, fl
     return tuple(found)
 
 
-def _spent(steps: Sequence[TimelineStep], state: State, now: datetime) -> timedelta | None:
-    spans = [step.lasted for step in steps if step.edge.to_state is state and step.lasted]
-    return sum(spans, timedelta(0)) if spans else None
+def _spent(steps: Sequence[TimelineStep]) -> tuple[tuple[str, str, timedelta], ...]:
+    """Return how long the job was in each state, in the order in which it reached them."""
+    spans: dict[State, timedelta] = {}
+    for step in steps:
+        if step.lasted is not None:
+            state = step.edge.to_state
+            spans[state] = spans.get(state, timedelta(0)) + step.lasted
+    looks = [(STATES[state.value], span) for state, span in spans.items()]
+    return tuple((look.slug, look.label, span) for look, span in looks if span >= SHORTEST)
+
+
+def _repeated(made: Sequence[AttemptInfo], found: JobStatus) -> frozenset[int]:
+    """Return the attempts whose message the sentence above says, or a newer attempt."""
+    said = {found.failure.message} if found.failure and found.state in TERMINAL else set[str]()
+    repeated = set()
+    for attempt in made:
+        if attempt.failure is None:
+            continue
+        if attempt.failure.message in said:
+            repeated.add(attempt.attempt)
+        said.add(attempt.failure.message)
+    return frozenset(repeated)
 
 
 def _attempts(job: Job, edges: Sequence[Transition], *, traces: bool) -> tuple[AttemptInfo, ...]:

@@ -43,14 +43,23 @@ def _running(job: JobStatus, explanation: Explanation, now: datetime) -> tuple[S
     """Return how long a job runs and where; when its lease ends is on hover."""
     assert job.started_at is not None
     lease = f"holds the lease until {_said(str(explanation.details['lease_until']), now)}"
-    end = ". It was asked to stop." if job.cancel_requested else "."
     return (
         SentencePart(text="Running for "),
         SentencePart(text=passed(job.started_at, now), since=job.started_at),
         SentencePart(text=" on "),
         SentencePart(text=str(explanation.details["worker"]), title=lease),
-        SentencePart(text=end),
+        *_with_instants(_stopping(explanation.message), now),
     )
+
+
+def _stopping(message: str) -> str:
+    """Return what a running job was asked, from the message of explain; else the full stop."""
+    _, _, asked = message.partition("it is running, and ")
+    asked = asked.rpartition(": worker ")[0]
+    if not asked:
+        return "."
+    asked = f"it {asked}" if asked.startswith("was ") else asked
+    return f". {asked[:1].upper()}{asked[1:]}."
 
 
 def _parts(sentence: str, named: str, now: datetime) -> Iterator[SentencePart]:

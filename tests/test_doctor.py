@@ -13,9 +13,9 @@ from holdfast.encryption import KeyRing, encrypted
 from holdfast.maintenance.clock import ClockService, StoreClock
 from holdfast.model import lifecycle
 from holdfast.model.job import State
-from holdfast.model.workers import WorkerInfo
+from holdfast.model.workers import LEADERSHIP, WorkerInfo
 from holdfast.operations.doctor import examine
-from holdfast.operations.workers import LEADERSHIP, TERM, announce
+from holdfast.operations.workers import TERM, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Finding, JobExport, Level, MemoryStore
 from tests.conformance.conftest import clock, hand, place, store

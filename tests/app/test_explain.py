@@ -8,10 +8,10 @@ import pytest
 
 from holdfast import Holdfast, LimitRule, TemporaryError, Worker
 from holdfast.model import lifecycle
-from holdfast.model.workers import WorkerInfo
+from holdfast.model.workers import LEADERSHIP, WorkerInfo
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.explain import Cause
-from holdfast.operations.workers import LEADERSHIP, TERM, announce
+from holdfast.operations.workers import TERM, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from tests.app.conftest import Drain
@@ -130,6 +130,20 @@ async def test_jobs_that_need_maintenance_are_explained_by_its_absence(
     assert "it was due at 2026-01-01T00:00:10Z; it will be made ready shortly" == (
         moving[2].message
     )
+
+
+async def test_moment_without_a_leader_is_not_explained_by_the_absence_of_workers(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    job_id = (await app.submit("delayed", delay=10)).job_id
+    await _lead(app)
+    await _worker(app, queues=("default",), types=("delayed",))
+    clock.advance(11)  # the term of the leader is over, its announcement holds
+
+    explanation = await app.explain(job_id)
+
+    assert Cause.DELAYED is explanation.cause
+    assert explanation.message.endswith("leads maintenance: none does at this moment")
 
 
 async def test_held_job_is_explained(app: Holdfast) -> None:

@@ -11,9 +11,9 @@ from holdfast.maintenance.clock import ClockService, StoreClock
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import State
 from holdfast.model.status import job_status
-from holdfast.model.workers import WorkerInfo
+from holdfast.model.workers import LEADERSHIP, WorkerInfo
 from holdfast.observe import Silent
-from holdfast.operations.workers import LEADERSHIP, TERM, announce, is_led, workers
+from holdfast.operations.workers import TERM, announce, is_led, workers
 from holdfast.runtime.randomness import Randomness
 from tests.conformance.hand import LEASE, MANY, TICK, fence
 

@@ -11,6 +11,8 @@ import pytest
 from holdfast import Worker, config
 from holdfast.errors import ValidationError
 from holdfast.http.api_keys import Role
+from holdfast.model.workers import LEADERSHIP
+from holdfast.operations.workers import TERM
 from holdfast.store import LimitRule
 from tests.http.site import API
 from tests.http.test_events import received
@@ -41,6 +43,20 @@ class Tenant:
 async def tenants(site: Site) -> list[Tenant]:
     """Two namespaces, and the default one without a name."""
     return [Tenant(site, name, await site.key(Role.ADMIN, name)) for name in ("acme", "acme2", "")]
+
+
+async def test_key_of_a_namespace_learns_that_maintenance_is_led_but_not_by_whom(
+    tenants: list[Tenant],
+) -> None:
+    mine = tenants[0]
+    app, job_id = mine.site.app, await mine.site.submit("a", 1, key=mine.admin, delay=0.001)
+    await app.store.lock(LEADERSHIP, "worker-of-the-host", TERM)
+    await asyncio.sleep(0.01)  # the job is due
+
+    told = await mine.get(f"/jobs/{job_id}/explain")
+
+    assert told["message"].endswith("it will be made ready shortly")
+    assert "worker-of-the-host" not in str(told)
 
 
 @pytest.mark.req("A-20")

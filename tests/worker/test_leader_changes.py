@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.model.times import parse_timestamp
-from holdfast.operations.workers import LEADERSHIP
+from holdfast.model.workers import LEADERSHIP
 from holdfast.store import Search
 from tests.conformance.stores import PLACES
 from tests.worker.machines import Machines, worker_pids

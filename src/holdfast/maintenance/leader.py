@@ -24,10 +24,11 @@ from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
 from holdfast.maintenance.store_watch import StoreWatch
 from holdfast.maintenance.summariser import Summariser
+from holdfast.model.workers import LEADERSHIP
 from holdfast.observe import Observer, Outage, Reasons
 from holdfast.operations.bulk_runner import BulkRunner
 from holdfast.operations.quarantine import report_failing
-from holdfast.operations.workers import LEADERSHIP, TERM
+from holdfast.operations.workers import TERM
 from holdfast.runtime.backoff import LONGEST_WITH_JITTER, GrowingDelay
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness

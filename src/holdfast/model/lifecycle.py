@@ -18,6 +18,7 @@ from holdfast.model.job import (
     LEASE_EXPIRED,
     LIVE,
     TERMINAL,
+    UNSAID,
     CancelRequest,
     Event,
     Failure,
@@ -33,8 +34,6 @@ from holdfast.model.policy import SECOND, CustomDelay
 from holdfast.model.times import format_timestamp
 
 NOTHING = timedelta(0)
-UNSAID = "cancelled"
-"""The reason of a cancellation that was given none."""
 
 P, S, D, R, W = State.PENDING, State.SCHEDULED, State.DELAYED, State.RUNNING, State.RETRYING
 DONE, FAILED, DEAD, CANCELLED = State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED

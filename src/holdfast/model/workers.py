@@ -8,6 +8,8 @@ from holdfast.model.times import Instant
 
 PREFIX = "worker:"
 """The prefix of the lock that each worker holds in the store while it is alive."""
+LEADERSHIP = "maintenance"
+"""The lock of the one worker that leads maintenance of all jobs."""
 ALL = "worker"
 """The prefix of these locks and those of workers over HTTP."""
 
@@ -59,6 +61,11 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an operator has drained it: it claims nothing."""
     announced_at: Instant | None = None
     """Its last heartbeat."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it claims over HTTP: such a worker never leads maintenance."""
+        return not self.host
 
     def serves(self, queue: str, type_: str) -> bool:
         """Whether this worker has a handler for the jobs of a type in a queue; drained or not."""

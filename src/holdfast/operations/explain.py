@@ -8,8 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.dependencies import end_on_retry
-from holdfast.model.job import TERMINAL, CancelRequest, DamagedJob, Job, State, read_extra
-from holdfast.model.lifecycle import UNSAID
+from holdfast.model.job import TERMINAL, UNSAID, CancelRequest, DamagedJob, Job, State, read_extra
 from holdfast.model.times import format_timestamp
 from holdfast.model.versions import awaits_version
 from holdfast.model.workers import WorkerInfo
@@ -196,6 +195,10 @@ async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, 
             names = ", ".join(f"{report.name} ({report.error})" for report in broken)
             return cause, f"{message} when maintenance works again: failing are {names}", details
         return cause, f"{message} shortly", details
+    if any(not worker.is_remote for worker in await workers(store)):
+        # A leader that was busy for a second has lost its term until it asks again.
+        message = f"{message} when a worker leads maintenance: none does at this moment"
+        return cause, message, details
     message = f"{message} when a worker leads maintenance: none is running"
     return Cause.NO_WORKER, message, details
 

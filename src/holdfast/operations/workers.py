@@ -6,14 +6,12 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.workers import ALL, PREFIX, WorkerInfo
+from holdfast.model.workers import ALL, LEADERSHIP, PREFIX, WorkerInfo
 from holdfast.operations.held import held
 from holdfast.runtime.pace import Pace
 from holdfast.store import NamedLock, Store
 from holdfast.store.damage import readable
 
-LEADERSHIP = "maintenance"
-"""The lock of the one worker that leads maintenance of all jobs."""
 TERM = timedelta(seconds=1)
 """How long a leader leads without renewing; meanwhile no other process recovers jobs."""
 WORKER_TTL = timedelta(seconds=15)

@@ -21,7 +21,7 @@ from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats, StatsWindow
 from holdfast.model.reserved import OWNER
-from holdfast.model.workers import ALL, PREFIX, WorkerInfo, remote_prefix
+from holdfast.model.workers import ALL, LEADERSHIP, PREFIX, WorkerInfo, remote_prefix
 from holdfast.store.contract import Store
 from holdfast.store.namespaces import is_within
 from holdfast.store.proxy import StoreProxy
@@ -223,7 +223,9 @@ class TenantStore(StoreProxy):
         return await self._inner.lock(name, holder, ttl, data)
 
     async def locks(self, prefix: str) -> list[NamedLock]:
-        """Return live workers that serve a queue of this namespace, and no other locks."""
+        """Return live workers that serve a queue of this namespace, or that one leads."""
+        if prefix == LEADERSHIP:
+            return [replace(lock, holder="") for lock in await self._inner.locks(prefix)]
         if prefix != ALL:
             return []
         local = await self._inner.locks(PREFIX)

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import parse_qs
 
 import msgspec
 
-from holdfast.api.errors import RequestError, error_body
+from holdfast.api.errors import error_body
 from holdfast.dashboard.access import Visitor
 from holdfast.dashboard.notices import Notice
 from holdfast.dashboard.security import TOKEN_FIELD, FormTokens
 from holdfast.dashboard.visits import Action, Visit
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.http.audit import Audit, detail_of
-from holdfast.http.responses import Receive
 
-MOST_BYTES = 4 * 1024 * 1024
-"""A form with a payload of a megabyte, encoded for a form."""
-ARRIVAL = 30.0
-FORM = b"application/x-www-form-urlencoded"
-
-
-async def read_form(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, list[str]]:
-    """Read the fields of a form; RequestError when it is something else, too large or too slow."""
-    if headers.get(b"content-type", FORM).partition(b";")[0].strip().lower() != FORM:
-        raise RequestError("UNSUPPORTED_MEDIA_TYPE", "must be a form")
-    parts: list[bytes] = []
-    size, more = 0, True
-    try:
-        async with asyncio.timeout(ARRIVAL):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise RequestError("REQUEST_TIMEOUT")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > MOST_BYTES:
-                    raise RequestError("TOO_LARGE", f"a form may have {MOST_BYTES} bytes")
-                more = message.get("more_body", False)
-    except TimeoutError:
-        raise RequestError("REQUEST_TIMEOUT") from None
-    text = b"".join(parts).decode("utf-8", "replace")
-    try:
-        return parse_qs(text, keep_blank_values=True, max_num_fields=2000)
-    except ValueError:
-        raise RequestError("TOO_LARGE", "a form may have 2000 fields") from None
+MOST_NOTED = 2048
+"""Characters of a field that the audit log looks at; it keeps fewer."""
 
 
 class ActionRunner:
@@ -93,9 +62,16 @@ class ActionRunner:
 
 
 def _fields(form: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the fields of a form for the audit log, without its token and its way back."""
-    kept = {n: v if len(v) > 1 else v[0] for n, v in form.items() if n not in (TOKEN_FIELD, "back")}
+    """Return the fields of a form for the audit log, without its payload, token and way back."""
+    kept = {}
+    for name, values in form.items():
+        if name not in _NOT_NOTED:
+            cut = [value[:MOST_NOTED] for value in values]
+            kept[name[:MOST_NOTED]] = cut if len(cut) > 1 else cut[0]
     return msgspec.json.encode(kept)
+
+
+_NOT_NOTED = ("payload", "back", TOKEN_FIELD)
 
 
 def _sentence(error: ValidationError | NotFoundError) -> str:

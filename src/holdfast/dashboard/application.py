@@ -13,8 +13,9 @@ from holdfast.api.responses import AuditEntry
 from holdfast.app import Holdfast
 from holdfast.dashboard import statics
 from holdfast.dashboard.access import Access, KeyAccess, SiteAccess, Visitor
-from holdfast.dashboard.actions import ActionRunner, read_form
+from holdfast.dashboard.actions import ActionRunner
 from holdfast.dashboard.feed import Feed
+from holdfast.dashboard.forms import read_form
 from holdfast.dashboard.notices import Notices
 from holdfast.dashboard.pages import LiveVisit, Pages
 from holdfast.dashboard.payloads import ShownJob
@@ -31,7 +32,13 @@ from holdfast.dashboard.security import FormTokens, check_own_page, shared_secre
 from holdfast.dashboard.sessions import Sessions
 from holdfast.dashboard.signing import SignIn
 from holdfast.dashboard.streams import Streams
-from holdfast.dashboard.visits import PERMISSIONS, DashboardSettings, ScreenRoute, Visit
+from holdfast.dashboard.visits import (
+    PERMISSIONS,
+    SMALL_FORM,
+    DashboardSettings,
+    ScreenRoute,
+    Visit,
+)
 from holdfast.errors import ForbiddenError
 from holdfast.http.permissions import Authorize
 from holdfast.http.refusals import ACTIONS as REFUSED
@@ -238,8 +245,8 @@ class Dashboard:
         if request.method != "POST":
             raise RequestError("METHOD_NOT_ALLOWED", allow="GET, HEAD, POST")
         check_own_page(request.headers)
-        form = await read_form(request.headers, request.receive)
         if request.segments == ("logout",):
+            form = await read_form(request.headers, request.receive, SMALL_FORM)
             return await self._sign_in.end(request.scope, request.url, visitor, form)
         found = self._actions.find(request.segments)
         if found is None:
@@ -248,6 +255,7 @@ class Dashboard:
             )
         action, path = found
         _check(visitor, action.call)
+        form = await read_form(request.headers, request.receive, action.most_bytes)
         visit = self._visit(visitor, path, {}, form)
         notice, to, query = await self._runner.run(
             action, visit, visitor, request.scope, request_id=request.id

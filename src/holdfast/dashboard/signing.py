@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.dashboard.access import Visitor, session_cookie
-from holdfast.dashboard.actions import read_form
+from holdfast.dashboard.forms import LOGIN_BYTES, read_form
 from holdfast.dashboard.pages import STRANGER, Pages
 from holdfast.dashboard.replies import WebReply, redirection
 from holdfast.dashboard.routing import Addresses, query_of
@@ -17,6 +17,8 @@ from holdfast.http.responses import Receive
 from holdfast.http.service import Service
 
 WRONG_KEY = "This key is unknown, revoked or expired."
+LONGEST_NEXT = 2000
+"""Characters of an address that follows the login; its form stays small."""
 
 CountRefusal = Callable[[int, str, Mapping[str, Any], str], None]
 
@@ -51,16 +53,17 @@ class SignIn:
             if scope["method"] not in ("GET", "HEAD") or segments == ("live",):
                 raise UnauthorizedError("sign in first: the session has ended")
             here = url(*segments) + (f"?{query}" if query else "")
-            return redirection(url("login", next=here if here != url("") else None))
+            known = here != url("") and len(here) <= LONGEST_NEXT
+            return redirection(url("login", next=here if known else None))
         if scope["method"] == "POST":
             return await self._begin(scope, receive, url)
         to = "".join(query_of(scope, 10).get("next", []))
-        return self._pages.login(scope, url, to=to)
+        return self._pages.login(scope, url, to=to if len(to) <= LONGEST_NEXT else "")
 
     async def _begin(self, scope: Mapping[str, Any], receive: Receive, url: Addresses) -> WebReply:
         headers = dict(scope["headers"])
         check_own_page(headers)
-        form = await read_form(headers, receive)
+        form = await read_form(headers, receive, LOGIN_BYTES)
         self._tokens.check(STRANGER, "".join(form.get(TOKEN_FIELD, [])))
         to = "".join(form.get("next", []))
         secret = "".join(form.get("key", [])).strip()

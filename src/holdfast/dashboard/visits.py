@@ -21,6 +21,14 @@ from holdfast.operations.operations import Operations
 PERMISSIONS: Mapping[str, Permission | None] = {each.name: each.permission for each in ENDPOINTS}
 """The permission of each call of the API, by its name in the OpenAPI document."""
 
+SMALL_FORM = 65_536
+LIST_FORM = 262_144
+"""Bytes of a form with the ids of a thousand jobs."""
+MOST_PAYLOAD = 262_144
+"""Bytes of the largest payload that a form has; people change it by hand."""
+PAYLOAD_FORM = 6 * MOST_PAYLOAD + SMALL_FORM
+"""Bytes of a form with such a payload: a line end is sent as six bytes."""
+
 
 class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a dashboard shows."""
@@ -111,6 +119,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     call: str
     run: Callable[[Visit], Awaitable[ActionDone]]
+    most_bytes: int = SMALL_FORM
+    """How large its form may be, as it is sent."""
 
 
 def require_found(value: Any, name: str) -> None:

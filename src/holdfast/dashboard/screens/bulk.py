@@ -19,7 +19,7 @@ from holdfast.dashboard.screens.job_actions import delay_of
 from holdfast.dashboard.screens.jobs import read_search
 from holdfast.dashboard.search import SearchQuery
 from holdfast.dashboard.selections import Selection, selection_of
-from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
+from holdfast.dashboard.visits import LIST_FORM, Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.bulk import BulkAction, BulkOperation, BulkPreview
 from holdfast.model.status import JobStatus
@@ -310,7 +310,12 @@ SCREENS = (
 
 ACTIONS = (
     *(
-        Action(path=f"/bulk/{name}", call="startOperation", run=partial(act, kind=kind))
+        Action(
+            path=f"/bulk/{name}",
+            call="startOperation",
+            run=partial(act, kind=kind),
+            most_bytes=LIST_FORM,
+        )
         for name, kind in KINDS.items()
     ),
     Action(path="/operations/{operation}/cancel", call="cancelOperation", run=stop),

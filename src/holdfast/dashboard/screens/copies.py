@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.errors import RequestError
 from holdfast.dashboard.masking import masked, read_json, unmasked, written
 from holdfast.dashboard.screens.job_actions import delay_of
-from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
+from holdfast.dashboard.visits import PAYLOAD_FORM, Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, ForbiddenError, NotFoundError, ValidationError
 from holdfast.model.results import SubmissionStatus
 from holdfast.model.status import JobStatus, job_status
@@ -117,4 +117,4 @@ SCREENS = (
     ),
 )
 
-ACTIONS = (Action(path="/submit", call="submitJob", run=submit),)
+ACTIONS = (Action(path="/submit", call="submitJob", run=submit, most_bytes=PAYLOAD_FORM),)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.dashboard.visits import Action, ActionDone, Visit
+from holdfast.dashboard.visits import PAYLOAD_FORM, Action, ActionDone, Visit
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
@@ -136,7 +136,7 @@ def _options(visit: Visit, before: Mapping[str, object]) -> dict[str, object]:
 _ONE = "/schedules/{name}"
 
 ACTIONS = (
-    Action(path="/new-schedule/create", call="createSchedule", run=create),
-    Action(path=f"{_ONE}/edit", call="changeSchedule", run=edit),
+    Action(path="/new-schedule/create", call="createSchedule", run=create, most_bytes=PAYLOAD_FORM),
+    Action(path=f"{_ONE}/edit", call="changeSchedule", run=edit, most_bytes=PAYLOAD_FORM),
     Action(path=f"{_ONE}/delete", call="deleteSchedule", run=delete),
 )

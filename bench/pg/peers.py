@@ -18,6 +18,7 @@ from bench.environment import python_with
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FLEXIQ = ("flexiq==2.1.0",)
+OBAN = ("oban==0.7.0",)
 PGQUEUER = ("pgqueuer[asyncpg]==1.6.0", "uvloop")
 NODE = ("graphile-worker@0.18.0", "pg-boss@12.35.0", "pg@8")
 
@@ -88,6 +89,7 @@ def others(folder: Path, *, install: bool) -> list[Peer]:
     return [
         *pgqueuer(folder, install=install),
         *flexiq(folder, install=install),
+        *oban(folder, install=install),
         *node_peers(folder, install=install),
     ]
 
@@ -117,6 +119,23 @@ def flexiq(folder: Path, *, install: bool) -> list[Peer]:
         return []
     command = (python, str(HERE / "flexiq_peer.py"))
     return [Peer("flexiq", command, "SELECT count(*) FROM flexiq.jobs", most=5_000)]
+
+
+def oban(folder: Path, *, install: bool) -> list[Peer]:
+    """Oban for Python in an environment of its own; ``$OBAN_PYTHON`` names an existing one."""
+    python = python_with(
+        OBAN, variable="OBAN_PYTHON", folder=folder / "oban", install=install, needs=(3, 12)
+    )
+    if python is None:
+        return []
+    return [
+        Peer(
+            "Oban for Python",
+            (python, str(HERE / "oban_peer.py")),
+            "SELECT count(*) FROM oban_jobs WHERE state IN ('available', 'executing')",
+            most=20_000,
+        )
+    ]
 
 
 def node_peers(folder: Path, *, install: bool) -> list[Peer]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.environment import made_environment
 from bench.redis_peers import node_folder
 from tests.wire.peer import NodeMissing, find_node
 
@@ -43,12 +43,14 @@ class Package:
     packages: tuple[str, ...]
     has_parent: bool = False
     has_fastest: bool = True
+    needs: tuple[int, int] = (3, 11)
+    """The oldest Python that it runs on."""
 
     def installed(self, folder: Path) -> Entrant | str:
         """Install into an environment; return the reason where that is impossible."""
         python = str(folder / "bin" / "python")
-        if not Path(python).exists():
-            venv.create(folder, with_pip=True)
+        if not Path(python).exists() and not made_environment(folder, self.needs):
+            return f"{self.name}: it needs Python {self.needs[0]}.{self.needs[1]}"
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
         done = subprocess.run(
             [*pip, "install", "--quiet", *self.packages],
@@ -81,6 +83,9 @@ PACKAGES = (
         "Procrastinate", "PostgreSQL", "procrastinate_peer", ("procrastinate", "psycopg[binary]")
     ),
     Package("PgQueuer", "PostgreSQL", "pgqueuer_peer", ("pgqueuer[asyncpg]",)),
+    Package(
+        "Oban (Python)", "PostgreSQL", "oban_peer", ("oban",), has_fastest=False, needs=(3, 12)
+    ),
     Package("flexiq", "SQLite", "flexiq_peer", ("flexiq",)),
     Package("huey", "SQLite", "huey_peer", ("huey",), has_fastest=False),
 )

@@ -10,7 +10,7 @@ The peers are installed from PyPI into environments that are removed at the end,
 run in the folder that ``$RECOVERY_PEERS`` names. Trials wait side by side, at most for ``BOUND``
 seconds; what takes longer is shown as such. The figure is the median of three where the first trial
 was quick. ``--only celery,rq`` tries the queues whose names begin so. Oban for Python needs Python
-3.12 and is not included.
+3.12 on the path.
 """
 
 from __future__ import annotations

@@ -95,8 +95,6 @@ class FailureCategory(StrEnum):
 
 
 LEASE_EXPIRED = "LEASE_EXPIRED"
-UNSAID = "cancelled"
-"""The reason of a cancellation that was given none."""
 """The code of a failure whose worker stopped renewing its lease."""
 EXPIRED = "lease expired"
 """The message of such a failure unless more is known."""

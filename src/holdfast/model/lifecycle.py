@@ -18,7 +18,6 @@ from holdfast.model.job import (
     LEASE_EXPIRED,
     LIVE,
     TERMINAL,
-    UNSAID,
     CancelRequest,
     Event,
     Failure,
@@ -299,7 +298,7 @@ def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Jo
     """Cancel at once or, while the job runs, record the request; an ended job does not change."""
     if job.state in TERMINAL:
         return job
-    reason = clean(reason, MAX_REASON) or UNSAID
+    reason = clean(reason, MAX_REASON) or "cancelled"
     if job.state is not R:
         return cancelled(job, now=now, reason=reason)
     force = force or (job.cancel is not None and job.cancel.force)
@@ -309,7 +308,7 @@ def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Jo
 def cancelled(job: Job, *, now: datetime, reason: str = "", failure: Failure | None = None) -> Job:
     """Any live state -> CANCELLED."""
     if not reason:
-        reason = job.cancel.reason if job.cancel else failure.message if failure else UNSAID
+        reason = job.cancel.reason if job.cancel else failure.message if failure else "cancelled"
     if failure is None:
         category = FailureCategory.CANCELLED
         failure = _noted(job, Failure(category=category, code="CANCELLED", message=reason), now)

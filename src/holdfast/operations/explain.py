@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.dependencies import end_on_retry
-from holdfast.model.job import TERMINAL, UNSAID, CancelRequest, DamagedJob, Job, State, read_extra
+from holdfast.model.job import TERMINAL, CancelRequest, DamagedJob, Job, State, read_extra
 from holdfast.model.times import format_timestamp
 from holdfast.model.versions import awaits_version
 from holdfast.model.workers import WorkerInfo
@@ -16,6 +16,10 @@ from holdfast.operations.origins import JobSettings, job_settings
 from holdfast.operations.quarantine import failing
 from holdfast.operations.workers import is_led, workers
 from holdfast.store import LimitState, Store
+
+
+UNSAID = "cancelled"
+"""The reason that a request without one records; test_explain fails if it changes."""
 
 
 class Cause(StrEnum):

@@ -49,6 +49,9 @@ PROMPT_SECONDS = 0.001
 PROMPT_WRITES = 64
 """How many writes in a row the threads of callers make: only that of the writer checkpoints."""
 
+LOOK_AGAIN = 0.1
+"""Seconds after which a write looks for the file before it begins, not only before it is reported."""
+
 COMMITS_MEASURED = 8
 """The weight of the newest commit in the average is one of so many."""
 
@@ -81,6 +84,8 @@ class Writer:
         """Writes in the threads of callers since the newest in the executor."""
         self._pace = PROMPT_SECONDS
         """How many seconds a commit takes, on average of the newest ones."""
+        self._checked = float("-inf")
+        """When the file was still in its place."""
         self._is_simulated = not isinstance(executor, ThreadExecutor)
         self.connection: sqlite3.Connection | None = None
         self._file: OpenFile
@@ -162,7 +167,8 @@ class Writer:
         prompt: bool = False,
     ) -> list[Answer]:
         try:
-            self._file.check()
+            if self._clock.monotonic() - self._checked > LOOK_AGAIN:
+                self._file.check()
             if prompt:
                 self._begin_now(connection)
             else:
@@ -174,7 +180,8 @@ class Writer:
                 transaction.finish()
                 self._commit(connection)
                 self._marked = transaction.new_marks or self._marked
-            self._file.check()  # again: a file deleted meanwhile took this commit with it
+            self._file.check()  # a file deleted meanwhile took this commit with it
+            self._checked = self._clock.monotonic()
         except BaseException as error:  # raised in the callers
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

@@ -40,7 +40,7 @@ async def test_dynamic_schedule_submits_one_job_per_tick(app: Holdfast, clock: M
 
     await look(services, clock, 60)
 
-    assert (ScheduleSource.DYNAMIC, "Every 10th second of every minute", 3) == (
+    assert (ScheduleSource.DYNAMIC, "Every 10 seconds", 3) == (
         made.source,
         made.words,
         len(made.next_runs),

@@ -7,6 +7,7 @@ right after it, unless the expression has every hour.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -130,9 +131,18 @@ def due_instants(
     return [newest]
 
 
+_STEP = re.compile(r"\*/([2-9]|[1-5]\d)\s", re.ASCII)
+_EACH = re.compile(r"^Every \w+ (minute|second)(?: of every (?:hour|minute)\b|(?= from \d\d:\d\d))")
+"""What cronsim calls every second, third or fifth minute."""
+
+
 def in_words(entry: CronEntry) -> str:
     """Return the expression of a schedule in words, without its time zone."""
-    return _simulated(entry, datetime(2026, 1, 1, tzinfo=UTC)).explain()
+    words = _simulated(entry, datetime(2026, 1, 1, tzinfo=UTC)).explain()
+    step = _STEP.match(entry.expression)
+    if step is None or 60 % int(step[1]):
+        return words
+    return _EACH.sub(rf"Every {int(step[1])} \1s", words)
 
 
 def _newest(entry: CronEntry, last: datetime, now: datetime) -> datetime | None:

@@ -191,7 +191,7 @@ async def test_limit_is_set_shown_changed_and_lifted(any_site: Site) -> None:
     )
 
     assert "No limits" in empty
-    assert "limited to 1 job at once, 50 starts per 1 min, bursts of 7, on all" in made
+    assert "limited to 1 job at once, 50 starts per min, bursts of 7, on all" in made
     assert "1 of 1" in used
     assert "1 of 7" in used
     assert "holds back jobs of mail , where 1 job is ready" in used

@@ -47,7 +47,7 @@ def test_instants_are_relative(seconds: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(999, "999"), (9999, "9999"), (12_345, "12.3k"), (3_100_000, "3.1M")]
+    ("number", "text"), [(999, "999"), (9999, "9\u202f999"), (12_345, "12.3k"), (3_100_000, "3.1M")]
 )
 def test_large_numbers_are_short(number: int, text: str) -> None:
     assert text == formats.short(number)

@@ -56,6 +56,11 @@ def duration(span: timedelta | float | None) -> str:
     return f"{whole} s"
 
 
+def unit(span: timedelta) -> str:
+    """Return a duration as what follows *per*: ``min``, ``5 min``."""
+    return re.sub(r"^1(?:\.0)? (?=\w+$)", "", duration(span))
+
+
 def relative(at: datetime | None, now: datetime) -> str:
     """Return an instant as seen from now: ``5 min ago``, ``in 3 h``, ``now``."""
     if at is None:
@@ -101,7 +106,7 @@ def short(number: float) -> str:
         if abs(number) >= size:
             scaled = number / (1e3 if unit == "k" else size)
             return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.1f}{unit}"
-    return f"{number:.0f}"
+    return count(number)
 
 
 def per_minute(series: Sequence[int]) -> str:

@@ -89,6 +89,7 @@ def _environment() -> jinja2.Environment:
         "short": formats.short,
         "bytes": formats.byte_size,
         "per_minute": formats.per_minute,
+        "unit": formats.unit,
         "plural": formats.plural,
         "instant": formats.instant,
         "iso": formats.iso,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.dashboard.formats import duration, parse_span, plural
+from holdfast.dashboard.formats import parse_span, plural, unit
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, ForbiddenError, ValidationError
 from holdfast.model.times import shown
@@ -43,10 +43,10 @@ class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def words(rule: LimitRule) -> str:
-    """Return a rule in words: ``10 jobs at once, 100 starts per 1 min, bursts of 10``."""
+    """Return a rule in words: ``10 jobs at once, 100 starts per min, bursts of 10``."""
     parts = [f"{plural(rule.concurrency, 'job')} at once"] if rule.concurrency else []
     if rule.rate:
-        parts.append(f"{plural(rule.rate, 'start')} per {duration(rule.per)}")
+        parts.append(f"{plural(rule.rate, 'start')} per {unit(rule.per)}")
         if rule.burst and rule.burst > 1:
             parts.append(f"bursts of {rule.burst}")
     return ", ".join(parts)

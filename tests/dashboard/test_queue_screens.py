@@ -48,7 +48,7 @@ async def test_queue_shows_its_types_workers_and_limits(any_site: Site) -> None:
     assert "email.send 3" in text
     assert "email.bounce 1" in text
     assert "1 worker" in text
-    assert "queue:mail 5 per 1 min, burst used 0 of 1" in text
+    assert "queue:mail 5 per min, 0 of 1 at once used" in text
 
 
 async def test_ended_jobs_are_in_the_plots_of_the_week(any_site: Site) -> None:

@@ -55,6 +55,9 @@ class QueuesView(msgspec.Struct, frozen=True, kw_only=True):
     """What the names of the queues contain."""
     count: int
     ready: int
+    """Ready jobs that may start: not those of paused queues."""
+    paused_ready: int
+    """Ready jobs of paused queues."""
     running: int
     paused: int
     unserved: int
@@ -94,7 +97,8 @@ async def queues(visit: Visit) -> QueuesView:
         part=part,
         find=find,
         count=len(rows),
-        ready=sum(row.activity.ready for row in rows),
+        ready=sum(row.activity.ready for row in rows if not row.queue.paused),
+        paused_ready=sum(row.activity.ready for row in rows if row.queue.paused),
         running=sum(row.activity.running for row in rows),
         paused=sum(row.queue.paused for row in rows),
         unserved=sum(_is_unserved(row) for row in rows),

@@ -235,7 +235,11 @@ let leading = 0;
 function press(key) {
   const target = $$(`[data-key-do="${key}"]`).find((each) => !each.disabled);
   if (target) target.click();
-  else if ($(`[data-key-do="${key}"]`)) say("Select rows with x first.");
+  else if ($(`[data-key-do="${key}"]`)) {
+    const hint = "Select rows with x first.";
+    say(hint);
+    setTimeout(() => banner.textContent === hint && say(""), 4000);
+  }
 }
 const KEYS = {
   "/": () => { const box = $(".find input"); box?.focus(); box?.select(); },

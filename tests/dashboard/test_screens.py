@@ -158,6 +158,25 @@ async def test_id_in_a_list_can_be_searched(any_site: Site) -> None:
         assert page.body.count(b"data-row") < 20
 
 
+async def test_wrong_search_counts_nothing(any_site: Site) -> None:
+    await any_site.submit("email.send")
+
+    page = await Guest(any_site).get("/jobs?q=colour:red")
+
+    assert b'aria-current="true"' not in page.body
+    assert b"<b>0</b>" not in page.body
+
+
+async def test_page_that_is_not_there_says_so_and_a_job_may_have_been_deleted(
+    guest: Guest,
+) -> None:
+    page = text_of(await guest.get("/nope"))
+    job = text_of(await guest.get("/jobs/3f2a0000-0000-4000-8000-000000000000"))
+
+    assert "There is no page nope. Search the jobs" in page
+    assert "It may have been deleted" in job
+
+
 async def test_wrong_search_says_what_is_known(guest: Guest) -> None:
     page = await guest.get("/jobs?q=colour:red+state:purple")
 

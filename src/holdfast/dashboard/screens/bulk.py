@@ -69,7 +69,7 @@ KINDS = {
         ),
         BulkKind(
             action=BulkAction.REPRIORITISE,
-            verb="Reprioritise",
+            verb="Change the priority of",
             done="reprioritised",
             explanation="Jobs that wait get another priority.",
         ),
@@ -124,6 +124,8 @@ class OperationsView(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[BulkOperation, ...]
     selections: Mapping[str, Selection]
     """What each selected, by its id."""
+    verbs: Mapping[str, str]
+    """What each action does."""
     after: str | None
 
 
@@ -267,6 +269,7 @@ async def operations(visit: Visit) -> OperationsView:
     more = found[-1].id if len(found) == LISTED else None
     return OperationsView(
         operations=tuple(found),
+        verbs={name: kind.verb for name, kind in KINDS.items()},
         selections={each.id: selection_of(each) for each in found},
         after=more,
     )

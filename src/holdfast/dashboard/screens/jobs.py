@@ -127,7 +127,7 @@ def _tabs(
     search: SearchQuery, counts: JobCounts | None, *, total: int, exact: bool
 ) -> tuple[StateTab, ...]:
     chosen = search.states
-    every = counts.total if counts is not None else None if chosen else total
+    every = counts.total if counts is not None else None if chosen or search.faults else total
     more = not counts.total_exact if counts is not None else not exact
     tabs = [
         StateTab(
@@ -136,11 +136,11 @@ def _tabs(
             query=with_state(search.text, ""),
             count=every,
             more=more,
-            chosen=not chosen,
+            chosen=not chosen and not search.faults,
         )
     ]
     for name, look in STATES.items():
-        known = total if chosen == (name,) else None
+        known = total if chosen == (name,) and not search.faults else None
         if counts is not None:
             known = counts.by_state.get(look.state, 0)
         tabs.append(

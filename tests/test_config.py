@@ -63,7 +63,7 @@ def test_value_that_equals_the_default_still_counts_as_given(tmp_path: Path) -> 
         ("[worker]\nslots = 0\n", "worker.slots must be a whole number from 1, got 0"),
         ("[worker]\nslots = true\n", "worker.slots must be a whole number from 1, got True"),
         ('[log]\nlevel = "loud"\n', "log.level must be one of debug, info, warning, error"),
-        ('[worker]\ngrace = "soon"\n', "worker.grace must be an ISO 8601 duration"),
+        ('[worker]\ngrace = "soon"\n', "worker.grace must be a duration"),
         (
             '[worker]\nqueues = ["a:b"]\n',
             "worker.queues must be 1 to 128 characters without a colon",
@@ -186,7 +186,7 @@ def test_settings_of_an_app_without_values_are_those_of_the_library() -> None:
         ('[retention]\nfailed = "ever"\n', "or 'forever'"),
         ("[retention]\nended = 3\n", "retention.ended is not a setting"),
         ("[webhooks]\nmax_attempts = 101\n", "webhooks.max_attempts must be at most 100, got 101"),
-        ('[webhooks]\ntimeout = "soon"\n', "webhooks.timeout must be an ISO 8601 duration"),
+        ('[webhooks]\ntimeout = "soon"\n', "webhooks.timeout must be a duration"),
     ],
 )
 def test_wrong_settings_of_an_app_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -21,6 +21,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.model.policy import ConnectionLimits, ServiceLimits
 from holdfast.model.submission import BULLMQ_QUEUE_RULE, QUEUE_RULE
+from holdfast.model.times import parse_span
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import redacted
 from holdfast.observe.secrets import MASK
@@ -33,7 +34,6 @@ from holdfast.operations.environment import (
     read_names,
     read_number,
     read_positive_span,
-    read_span,
     read_text,
     variable,
 )
@@ -188,7 +188,7 @@ SETTINGS: Mapping[str, Setting] = {
         help="HOST:PORT where the worker serves /live, /ready and /metrics",
     ),
     "worker.grace": Setting(
-        default=timedelta(seconds=30), read=read_span, help="how long jobs may finish after a stop"
+        default=timedelta(seconds=30), read=parse_span, help="how long jobs may finish after a stop"
     ),
 }
 

@@ -118,7 +118,7 @@ def test_flag_cannot_change_what_the_app_gives_itself(
     [
         (["--profile", "mail"], "profiles: must give queue 'mail' one of"),
         (["--payload-limit", "big"], "limits.payload_bytes: must be a whole number from 1"),
-        (["--keep-failed", "never"], "retention.failed: must be an ISO 8601 duration"),
+        (["--keep-failed", "never"], "retention.failed: must be a duration"),
         (["--webhooks-attempts", "0"], "webhooks.max_attempts: must be a whole number from 1"),
     ],
 )

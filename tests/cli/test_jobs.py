@@ -94,14 +94,34 @@ def test_key_of_a_deleted_job_is_a_duplicate_of_a_deleted_job(place: Place) -> N
 
 
 def test_faults_are_listed_per_field(place: Place) -> None:
-    result = place.run("submit", "no type", "{]", "--delay", "soon", "--max-attempts", "0")
+    result = place.run("submit", "no type", "{]", "--max-attempts", "0")
 
     assert 2 == result.exit_code
     lines = result.stderr.splitlines()
     assert "holdfast: not valid:" == lines[0]
-    assert {"type", "payload", "delay", "max_attempts"} == {
+    assert {"type", "payload", "max_attempts"} == {
         line.strip().partition(":")[0] for line in lines[1:]
     }
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("submit", "greet", "--delay", "banana"),
+        ("retry", "x", "--delay", "banana"),
+        ("queues", "pause", "mail", "--for", "banana"),
+        ("queues", "ageing", "mail", "banana"),
+        ("keys", "create", "x", "--role", "admin", "--expires-in", "banana"),
+        ("limits", "set", "queue:a", "--rate", "1", "--per", "banana"),
+        ("stats", "--time-range", "banana"),
+    ],
+    ids=" ".join,
+)
+def test_span_that_is_none_is_refused_with_the_forms(place: Place, args: tuple[str, ...]) -> None:
+    result = place.run(*args)
+
+    assert 2 == result.exit_code
+    assert "must be a duration: seconds, 30s, 5m, 1h, or ISO 8601" in result.stderr
 
 
 def test_jobs_are_listed_filtered_and_paged(place: Place) -> None:

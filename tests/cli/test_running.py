@@ -72,7 +72,7 @@ def test_worker_without_an_app_is_a_usage_error(place: Place) -> None:
         ),
         (["--processes", "many"], "worker.processes: must be a whole number"),
         (["-Q", "a:b"], "worker.queues: must be 1 to 128 characters without a colon"),
-        (["--grace", "soon"], "worker.grace: must be an ISO 8601 duration"),
+        (["--grace", "soon"], "worker.grace: must be a duration"),
     ],
 )
 def test_errors_name_the_wrong_flag(place: Place, args: list[str], message: str) -> None:

@@ -11,6 +11,7 @@ import click
 
 from holdfast.cli import cli
 from holdfast.cli.commands import SECTIONS
+from holdfast.cli.spans import SPAN
 from tests.architecture import tree
 from tests.docs import http_page, metrics_page, settings_page
 
@@ -31,8 +32,8 @@ UTC, durations ISO 8601. Errors and logs go to stderr.
 **States**: SCHEDULED means *ready to run*, DELAYED means *waits for its time*. The
 [tutorial](tutorial.md#the-life-of-a-job) explains all of them.
 
-**SPAN** is a number of seconds or an ISO 8601 duration such as `PT5M`. **TIME** is ISO 8601 with a
-time zone, such as `2026-01-15T10:30:00Z`.
+**SPAN** is a duration: `30` (seconds), `30s`, `5m`, `1h`, `7d`, or ISO 8601 such as
+`PT5M`. **TIME** is ISO 8601 with a time zone, such as `2026-01-15T10:30:00Z`.
 
 | exit code | meaning |
 | --: | --- |
@@ -78,7 +79,8 @@ def _described(command: click.Command, path: str) -> Iterator[str]:
 
 def _row(option: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    value = f" {option.metavar}" if option.metavar else ""
+    metavar = option.metavar or ("SPAN" if option.type is SPAN else "")
+    value = f" {metavar}" if metavar else ""
     told = re.sub(r"  \[(.*)\]$", r" Default: \1.", option.help or "")
     if isinstance(option.type, click.Choice):
         told += f" One of {', '.join(str(choice) for choice in option.type.choices)}."

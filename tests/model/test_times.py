@@ -15,6 +15,7 @@ from holdfast.model.times import (
     format_duration,
     format_timestamp,
     parse_duration,
+    parse_span,
     parse_timestamp,
     shown,
 )
@@ -42,6 +43,45 @@ pytestmark = pytest.mark.req("A-9")
 )
 def test_durations_are_seconds_iso_8601_or_timedelta(given: object, seconds: float) -> None:
     assert timedelta(seconds=seconds) == parse_duration(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("30", 30),
+        ("0.25", 0.25),
+        ("250ms", 0.25),
+        ("30s", 30),
+        ("30 s", 30),
+        ("1.5m", 90),
+        ("5 min", 300),
+        ("1h", 3600),
+        ("7d", 604_800),
+        ("PT5M", 300),
+        (300, 300),
+        (timedelta(minutes=5), 300),
+    ],
+)
+def test_spans_of_people_may_be_short(given: object, seconds: float) -> None:
+    assert timedelta(seconds=seconds) == parse_span(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("banana", "must be a duration: seconds, 30s, 5m, 1h, or ISO 8601 such as PT5M, got 'ba"),
+        ("", "must be a duration"),
+        ("5M", "must be a duration"),
+        ("-5", "must be a duration"),
+        ("1h30m", "must be a duration"),
+        ("P1M", "must not use years or months, got 'P1M'"),
+        ("999999999999d", "must not be longer than a century, got '999999999999d'"),
+        (None, "must be seconds, a timedelta or an ISO 8601 duration, got None"),
+    ],
+)
+def test_other_spans_are_refused_with_the_forms(given: object, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parse_span(given)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast
-from holdfast.errors import ValidationError
+from holdfast.errors import HoldfastError, ValidationError
 from holdfast.operations.workers import workers
 from holdfast.runtime.clock import ManualClock
 from holdfast.worker.metrics import MOST_LABELS, WorkerMetrics, series
@@ -205,6 +205,14 @@ async def test_probe_bounds_requests_and_connections() -> None:
 
     assert (200, 200, b"") == (among_silent[0], after[0], flooded)
     assert MOST_OPEN + 1 == len(closed)
+
+
+async def test_port_in_use_is_an_error_of_one_line() -> None:
+    probe = Probe(ManualClock(), lambda: "", several=False)
+    async with probe.serving("127.0.0.1", 0) as port:
+        with pytest.raises(HoldfastError, match=f"cannot listen on 127.0.0.1:{port} for the probe"):
+            async with probe.serving("127.0.0.1", port):
+                pytest.fail("both listen")
 
 
 def test_names_beyond_the_limit_share_their_labels() -> None:

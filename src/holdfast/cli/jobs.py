@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.filters import filter_options, job_filter
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, level, mapping, moment, span, state_shown, table
 from holdfast.model.job import FailureCategory, State
 from holdfast.model.profiles import STANDARD
@@ -125,14 +125,12 @@ def explain(job_id: str, url: str | None, as_json: bool) -> None:
 @click.option("--code", "error_code", help="Only this error code.")
 @click.option("--after", metavar="TIME", help="Failed at or after this time.")
 @click.option("--before", metavar="TIME", help="Failed before this time.")
-@click.option("--time-range", metavar="SPAN", help="Failed within this time up to now.")
+@click.option("--time-range", type=SPAN, help="Failed within this time up to now.")
 @cursor_option
 @limit_option
 @store_options
 def failures(url: str | None, as_json: bool, **given: Any) -> None:
     """List failed jobs, newest failure first, and count failures by category, code and type."""
-    if given["time_range"] is not None:
-        given["time_range"] = span_or_text(given["time_range"])
     wanted: FailureFilter = {k: v for k, v in given.items() if v not in (None, ())}  # type: ignore[assignment]
     result = on_store(url, lambda app: app.failures(**wanted))
     answer(result, as_json=as_json, show=lambda: _show_failures(result))

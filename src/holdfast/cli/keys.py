@@ -5,17 +5,17 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+from datetime import timedelta
 
 import click
 import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, moment, table
 from holdfast.http.api_keys import ApiKey, KeyTerms, Role, list_keys
 from holdfast.http.key_changes import Actor, create_key, revoke_key
-from holdfast.model.times import parse_duration
 
 
 @click.group()
@@ -34,7 +34,7 @@ def keys() -> None:
 @click.option(
     "--namespace", default="", metavar="NAME", help="The one namespace that the key sees."
 )
-@click.option("--expires-in", metavar="SPAN", help="Expire after this time.")
+@click.option("--expires-in", type=SPAN, help="Expire after this time.")
 @click.option("--rate", type=int, metavar="N", help="At most N requests per second.")
 @click.option("--live-jobs", type=int, metavar="N", help="At most N unfinished jobs at a time.")
 @store_options
@@ -42,7 +42,7 @@ def create(
     name: str,
     role: str,
     namespace: str,
-    expires_in: str | None,
+    expires_in: timedelta | None,
     rate: int | None,
     live_jobs: int | None,
     url: str | None,
@@ -53,7 +53,7 @@ def create(
     async def operate(app: Holdfast) -> tuple[ApiKey, str]:
         expires_at = None
         if expires_in is not None:
-            expires_at = app.store.now() + parse_duration(span_or_text(expires_in))
+            expires_at = app.store.now() + expires_in
         terms = KeyTerms(
             name=name,
             role=Role(role),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import click
 
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import moment, span, table
 from holdfast.operations.limits import LimitInfo
 from holdfast.store import LimitRule
@@ -31,7 +32,7 @@ def limits(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @click.argument("scope")
 @click.option("--concurrency", type=int, help="Jobs that may run at once.")
 @click.option("--rate", type=int, help="Jobs that may start per period, evenly spaced.")
-@click.option("--per", default="1", show_default=True, metavar="SPAN", help="The period of a rate.")
+@click.option("--per", default="1", show_default=True, type=SPAN, help="The period of a rate.")
 @click.option(
     "--burst", type=int, help="Jobs that may start at once after a pause.  [default: 1 + rate / 10]"
 )
@@ -42,7 +43,7 @@ def set_(  # one parameter per option
     scope: str,
     concurrency: int | None,
     rate: int | None,
-    per: str,
+    per: timedelta,
     burst: int | None,
     url: str | None,
     as_json: bool,
@@ -50,9 +51,7 @@ def set_(  # one parameter per option
     """Set a limit across all workers, whatever the code declares."""
     made = on_store(
         url or ctx.obj,
-        lambda app: app.set_limit(
-            scope, concurrency=concurrency, rate=rate, per=span_or_text(per), burst=burst
-        ),
+        lambda app: app.set_limit(scope, concurrency=concurrency, rate=rate, per=per, burst=burst),
     )
     answer(made, as_json=as_json, show=lambda: click.echo(f"{scope}: {_rule(made.rule)}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import TypedDict, TypeVar, cast
 
 import click
@@ -16,7 +17,8 @@ from holdfast.cli.filters import (
     selection_options,
 )
 from holdfast.cli.operations import job_selection, start_operation
-from holdfast.cli.submit import SPAN, span_or_text, tags_of
+from holdfast.cli.spans import SPAN
+from holdfast.cli.submit import tags_of
 from holdfast.cli.tables import table
 from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import Priority
@@ -86,7 +88,7 @@ def _cancel_one(job_id: str, url: str | None, as_json: bool, *, reason: str, for
     type=click.Choice([p.name for p in Priority], case_sensitive=False),
     help="Set another priority.",
 )
-@click.option("--delay", metavar="SPAN", default="0", help="Wait this long before the retry.")
+@click.option("--delay", type=SPAN, default="0", help="Wait this long before the retry.")
 @selection_options
 @filter_options_without_priority
 @store_options
@@ -94,7 +96,7 @@ def retry(
     job_ids: tuple[str, ...],
     reset_attempts: bool,
     priority: str | None,
-    delay: str,
+    delay: timedelta,
     dry_run: bool,
     as_of: str | None,
     url: str | None,
@@ -106,7 +108,7 @@ def retry(
     Each has one further attempt, or all of them with --reset-attempts, and waits for its
     dependencies again.
     """
-    how = _Retry(reset_attempts=reset_attempts, priority=priority, delay=span_or_text(delay))
+    how = _Retry(reset_attempts=reset_attempts, priority=priority, delay=delay)
     background = given.pop("background")
     selection = job_selection(job_ids, given, as_of, dry_run)
     if background:
@@ -138,16 +140,14 @@ def retry(
     type=click.Choice([p.name for p in Priority], case_sensitive=False),
     help="The priority within the queue, while the job waits.",
 )
-@click.option(
-    "--delay", metavar=SPAN, help="Due this long from now, until it is ready; 0: at once."
-)
+@click.option("--delay", type=SPAN, help="Due this long from now, until it is ready; 0: at once.")
 @click.option("--scheduled-at", metavar="TIME", help="Due at this time, until it is ready.")
 @store_options
 def update(
     job_ids: tuple[str, ...],
     tags: tuple[str, ...],
     no_tags: bool,
-    delay: str | None,
+    delay: timedelta | None,
     url: str | None,
     as_json: bool,
     **plain: str | None,
@@ -157,7 +157,7 @@ def update(
         raise CommandError("give --tag or --no-tags, but not both", USAGE)
     given = {
         "tags": tags_of(tags) if tags or no_tags else None,
-        "delay": None if delay is None else span_or_text(delay),
+        "delay": delay,
         **plain,
     }
     if all(value is None for value in given.values()):

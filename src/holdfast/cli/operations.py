@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TypedDict, TypeVar
 
 import click
@@ -13,7 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.filters import filter_options_without_priority, job_filter
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, mapping, moment, table
 from holdfast.model.bulk import BulkAction, BulkOperation, BulkState
 from holdfast.model.job import Priority
@@ -91,7 +92,7 @@ def operations(ctx: click.Context, limit: int, url: str | None, as_json: bool) -
 @click.option("--reason", default="", help="Of cancel: the reason, for the history of the jobs.")
 @click.option("--force", is_flag=True, help="Of cancel: interrupt running jobs.")
 @click.option("--reset-attempts", is_flag=True, help="Of retry: reset the attempt counter.")
-@click.option("--delay", metavar="SPAN", default="0", help="Of retry: wait this long.")
+@click.option("--delay", type=SPAN, default="0", help="Of retry: wait this long.")
 @click.option(
     "--set-priority",
     "priority",
@@ -108,7 +109,7 @@ def start(
     /,
     action: str,
     job_ids: tuple[str, ...],
-    delay: str,
+    delay: timedelta,
     dry_run: bool,
     as_of: str | None,
     url: str | None,
@@ -122,7 +123,7 @@ def start(
     names = ("reason", "force", "reset_attempts", "priority")
     options = {name: given.pop(name) for name in names}
     selection = job_selection(job_ids, given, as_of, dry_run)
-    options["delay"] = span_or_text(delay)
+    options["delay"] = delay
     start_operation(url or ctx.obj, as_json, action, selection, options)
 
 

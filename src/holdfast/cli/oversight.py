@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import click
 
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import moment, span, table
 from holdfast.model.failure_groups import FailureGroups
 from holdfast.model.series import Series, SeriesLine
@@ -14,21 +16,20 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 @click.command("failure-groups")
-@click.option("--time-range", metavar="SPAN", default="3600", help="The time window.  [1 h]")
+@click.option("--time-range", type=SPAN, default="3600", help="The time window.  [1 h]")
 @store_options
-def failure_groups(time_range: str, url: str | None, as_json: bool) -> None:
+def failure_groups(time_range: timedelta, url: str | None, as_json: bool) -> None:
     """List failures in groups of the same type, code and kind of message.
 
     List the jobs of a group with: holdfast jobs --group ID
     """
-    window = span_or_text(time_range)
-    found = on_store(url, lambda app: app.failure_groups(time_range=window))
+    found = on_store(url, lambda app: app.failure_groups(time_range=time_range))
     answer(found, as_json=as_json, show=lambda: _show_groups(found))
 
 
 @click.command()
-@click.option("--time-range", metavar="SPAN", default="3600", help="At most 7 days.  [1 h]")
-@click.option("--step", metavar="SPAN", help="60, 600 or 3600 seconds.  [by the range]")
+@click.option("--time-range", type=SPAN, default="3600", help="At most 7 days.  [1 h]")
+@click.option("--step", type=SPAN, help="60, 600 or 3600 seconds.  [by the range]")
 @click.option("--queue", "queues", multiple=True, help="A line for this queue; may be repeated.")
 @click.option("--type", "types", multiple=True, help="A line for this type; may be repeated.")
 @click.option(
@@ -40,8 +41,8 @@ def failure_groups(time_range: str, url: str | None, as_json: bool) -> None:
 )
 @store_options
 def series(
-    time_range: str,
-    step: str | None,
+    time_range: timedelta,
+    step: timedelta | None,
     queues: tuple[str, ...],
     types: tuple[str, ...],
     breakdown_by: tuple[str, ...],
@@ -52,8 +53,8 @@ def series(
     found = on_store(
         url,
         lambda app: app.series(
-            time_range=span_or_text(time_range),
-            step=None if step is None else span_or_text(step),
+            time_range=time_range,
+            step=step,
             queues=queues,
             types=types,
             breakdown_by=breakdown_by,

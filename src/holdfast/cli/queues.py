@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import getpass
+from datetime import timedelta
 
 import click
 
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.job import State
-from holdfast.model.times import parse_duration
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import QueueInfo
 
@@ -45,7 +45,7 @@ def queues(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="", help="Why, for others to see.")
 @click.option("--until", metavar="TIME", help="When it resumes by itself.")
-@click.option("--for", "for_", metavar="SPAN", help="How long, in place of --until.")
+@click.option("--for", "for_", type=SPAN, help="How long, in place of --until.")
 @store_options
 @click.pass_context
 def pause(  # one parameter per option
@@ -53,14 +53,14 @@ def pause(  # one parameter per option
     name: str,
     reason: str,
     until: str | None,
-    for_: str | None,
+    for_: timedelta | None,
     url: str | None,
     as_json: bool,
 ) -> None:
     """Pause a queue: no further job starts, running jobs finish."""
     if until and for_:
         raise click.UsageError("give --until or --for, not both")
-    end = SystemClock().now() + parse_duration(span_or_text(for_)) if for_ else until
+    end = SystemClock().now() + for_ if for_ else until
     on_store(
         url or ctx.obj, lambda app: app.pause(name, reason=reason, until=end, by=getpass.getuser())
     )
@@ -88,7 +88,7 @@ def ageing(ctx: click.Context, name: str, interval: str, url: str | None, as_jso
     """Raise ready jobs by one priority level for every SPAN that they wait.
 
     Without ageing, a job of low priority waits as long as there are more urgent ones."""
-    every = None if interval == "off" else span_or_text(interval)
+    every = None if interval == "off" else SPAN.convert(interval, None, ctx)
     on_store(url or ctx.obj, lambda app: app.set_ageing(name, every))
     text = "does not age" if every is None else f"ages every {interval}"
     report = {"queue": name, "ageing": None if every is None else interval}

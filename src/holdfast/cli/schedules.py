@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submit import span_or_text, tags_of
+from holdfast.cli.spans import SPAN
+from holdfast.cli.submit import tags_of
 from holdfast.cli.tables import facts, moment, table
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
@@ -29,7 +30,7 @@ def _definition(command: F) -> F:
             click.option("--missed", type=_MISSED, help="What happens to missed instants."),
             click.option("--queue", help="The queue of its jobs."),
             click.option("--priority", help="The priority of its jobs."),
-            click.option("--timeout", metavar="SPAN", help="How long one attempt may take."),
+            click.option("--timeout", type=SPAN, help="How long one attempt may take."),
             click.option("--max-attempts", type=int, help="How often a job is attempted."),
             click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag."),
         ]
@@ -181,11 +182,9 @@ def _wanted(given: Mapping[str, object]) -> dict[str, object]:
     """Return the keywords of create and change for the options of a command."""
     options = {
         name: given[name]
-        for name in ("queue", "priority", "max_attempts")
+        for name in ("queue", "priority", "timeout", "max_attempts")
         if given[name] is not None
     }
-    if isinstance(timeout := given["timeout"], str):
-        options["timeout"] = span_or_text(timeout)
     if tags := tags_of(given["tags"]):  # type: ignore[arg-type]  # click made a tuple
         options["tags"] = tags
     wanted: dict[str, object] = {"options": options} if options else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 
 import click
 import msgspec
@@ -13,13 +14,13 @@ from holdfast.api.submissions import BatchBody
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, TIMED_OUT, USAGE, CommandError
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, moment, state_shown, table
 from holdfast.model.job import SELECTABLE_KINDS, Priority, State
 from holdfast.model.results import BatchResult, SubmissionResult
 from holdfast.model.status import JobStatus
 from holdfast.model.submission import SubmitOptions
-
-SPAN = "SPAN"
+from holdfast.model.times import shown
 
 
 @click.command()
@@ -32,12 +33,12 @@ SPAN = "SPAN"
     type=click.Choice([p.name for p in Priority], case_sensitive=False),
     help="The priority within the queue.",
 )
-@click.option("--delay", metavar=SPAN, help="Wait this long before the first attempt.")
+@click.option("--delay", type=SPAN, help="Wait this long before the first attempt.")
 @click.option("--scheduled-at", metavar="TIME", help="Start at this time or later.")
 @click.option("--hold", is_flag=True, help="Wait for `holdfast release`.")
-@click.option("--timeout", metavar=SPAN, help="The longest time for one attempt.")
-@click.option("--lifetime", metavar=SPAN, help="The longest time for the whole job.")
-@click.option("--lease", metavar=SPAN, help="The lease: how soon a silent worker loses the job.")
+@click.option("--timeout", type=SPAN, help="The longest time for one attempt.")
+@click.option("--lifetime", type=SPAN, help="The longest time for the whole job.")
+@click.option("--lease", type=SPAN, help="The lease: how soon a silent worker loses the job.")
 @click.option("--max-attempts", type=int, help="From 1 to 100, including the first.")
 @click.option("--backoff", metavar="JSON", help='The backoff, such as {"strategy": "LINEAR"}.')
 @click.option(
@@ -61,7 +62,7 @@ SPAN = "SPAN"
     "reschedule, keep_last_if_active.",
 )
 @click.option("--idempotency-key", metavar="KEY", help="Submit nothing if the key is in use.")
-@click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")
+@click.option("--idempotency-window", type=SPAN, help="How long the key stays in use.")
 @click.option("--correlation-id", metavar="ID", help="Your own id for correlation.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A label for searches.")
 @click.option(
@@ -88,7 +89,7 @@ SPAN = "SPAN"
     "--atomic/--no-atomic", default=True, help="With --batch: all jobs or none, or each by itself."
 )
 @click.option("--wait", is_flag=True, help="Wait until the job ends; exit 1 unless it completed.")
-@click.option("--wait-timeout", metavar=SPAN, help="Stop waiting after this time; exit 4.")
+@click.option("--wait-timeout", type=SPAN, help="Stop waiting after this time; exit 4.")
 @store_options
 def submit(
     type_: str | None,
@@ -96,15 +97,15 @@ def submit(
     as_bytes: bool,
     app: str | None,
     wait: bool,
-    wait_timeout: str | None,
+    wait_timeout: timedelta | None,
     url: str | None,
     as_json: bool,
     **given: object,
 ) -> None:
     """Submit a job of TYPE. PAYLOAD is JSON; - reads it from standard input.
 
-    SPAN is a number of seconds or an ISO 8601 duration such as PT5M. With --batch FILE, the objects
-    of the file have the fields of a submission, and refer to each other by ref.
+    SPAN is a duration: 30 (seconds), 30s, 5m, 1h, or ISO 8601 such as PT5M. With --batch FILE, the
+    objects of the file have the fields of a submission, and refer to each other by ref.
     """
     batch, atomic = given.pop("batch"), bool(given.pop("atomic"))
     if isinstance(batch, io.BufferedIOBase):
@@ -115,24 +116,22 @@ def submit(
         raise CommandError("give the TYPE of a job, or --batch FILE", USAGE)
     body = _payload(payload, as_bytes=as_bytes)
     options = _options(given)
-    longest = None if wait_timeout is None else span_or_text(wait_timeout)
 
     async def operate(queue: Holdfast) -> SubmissionResult | JobStatus:
         result = await queue.submit(type_, body, **options)
-        return await _ended(queue, result.job_id, longest) if wait else result
+        return await _ended(queue, result.job_id, wait_timeout) if wait else result
 
     result = on_store(url, operate, new=True, app=app, contents=True)
     answer(result, as_json=as_json, show=lambda: _show(result))
     _check_completed(result)
 
 
-async def _ended(queue: Holdfast, job_id: str, longest: float | str | None) -> JobStatus:
+async def _ended(queue: Holdfast, job_id: str, longest: timedelta | None) -> JobStatus:
     try:
         return await queue.wait(job_id, timeout=longest)
     except TimeoutError:
         why = (await queue.explain(job_id)).message
-        within = f"{longest:g} s" if isinstance(longest, float) else longest
-        message = f"job {job_id} has not ended within {within}: {why}"
+        message = f"job {job_id} has not ended within {shown(longest)}: {why}"
         raise CommandError(message, TIMED_OUT) from None
 
 
@@ -182,14 +181,6 @@ def _show_batch(result: BatchResult) -> None:
     )
 
 
-def span_or_text(text: str) -> float | str:
-    """Read a number of seconds; the library checks anything else."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def tags_of(texts: tuple[str, ...]) -> dict[str, str]:
     """Read NAME=VALUE texts."""
     tags = {}
@@ -210,9 +201,6 @@ def _payload(text: str | None, *, as_bytes: bool) -> object:
 
 def _options(given: Mapping[str, object]) -> SubmitOptions:
     options = {name: value for name, value in given.items() if value not in (None, ())}
-    for name in ("delay", "timeout", "lifetime", "lease", "idempotency_window"):
-        if name in options:
-            options[name] = span_or_text(str(options[name]))
     for name in ("tags", "headers"):
         if name in options:
             options[name] = tags_of(given[name])  # type: ignore[arg-type]  # click made a tuple

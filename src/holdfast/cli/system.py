@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import click
 
 from holdfast import config as settings
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, json_line, json_option, on_store, store_options, url_option
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.model.status import EventInfo
@@ -19,7 +20,7 @@ COUNTS = tuple(Counts.__struct_fields__)
 
 
 @click.command()
-@click.option("--time-range", metavar="SPAN", default="3600", help="The time window.  [1 h]")
+@click.option("--time-range", type=SPAN, default="3600", help="The time window.  [1 h]")
 @click.option(
     "--by",
     "breakdown_by",
@@ -28,10 +29,11 @@ COUNTS = tuple(Counts.__struct_fields__)
     help="Count by this as well; may be repeated.",
 )
 @store_options
-def stats(time_range: str, breakdown_by: tuple[str, ...], url: str | None, as_json: bool) -> None:
+def stats(
+    time_range: timedelta, breakdown_by: tuple[str, ...], url: str | None, as_json: bool
+) -> None:
     """Show counts, rates and latencies."""
-    window = span_or_text(time_range)
-    found = on_store(url, lambda app: app.stats(time_range=window, breakdown_by=breakdown_by))
+    found = on_store(url, lambda app: app.stats(time_range=time_range, breakdown_by=breakdown_by))
     answer(found, as_json=as_json, show=lambda: _show_stats(found))
 
 

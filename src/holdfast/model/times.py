@@ -29,6 +29,16 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>\d{1,12}(?:\.\d{1,9})?)S)?)?",
     re.ASCII,
 )
+_SHORT = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,9})?) ?(?P<unit>ms|s|m|min|h|d)?", re.ASCII)
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+"""What a person may write behind a number on the command line and in settings."""
 _CALENDAR = re.compile(r"P[^T]*[YM]", re.ASCII)
 
 
@@ -49,6 +59,24 @@ def parse_duration(value: object) -> timedelta:
     if span > CENTURY:
         raise ValueError(f"must not be longer than a century, got {shown(value)}")
     return span
+
+
+def parse_span(value: object) -> timedelta:
+    """Read a duration of the command line or of settings, which may be short: ``30s``, ``5m``."""
+    if not isinstance(value, str):
+        return parse_duration(value)
+    if short := _SHORT.fullmatch(value):
+        try:
+            span = float(short["number"]) * _UNITS[short["unit"] or "s"]
+        except OverflowError:
+            span = timedelta.max
+        if span > CENTURY:
+            raise ValueError(f"must not be longer than a century, got {shown(value)}")
+        return span
+    if _DURATION.fullmatch(value) or _CALENDAR.match(value):
+        return parse_duration(value)
+    forms = "must be a duration: seconds, 30s, 5m, 1h, or ISO 8601 such as PT5M"
+    raise ValueError(f"{forms}, got {shown(value)}")
 
 
 def _parse_iso(text: str) -> timedelta:

@@ -17,7 +17,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.policy import MAX_ATTEMPTS, Limits, Retention
 from holdfast.model.profiles import PROFILES, Profile, profile_named
 from holdfast.model.submission import BULLMQ_QUEUE_RULE
-from holdfast.model.times import format_duration, parse_duration
+from holdfast.model.times import format_duration, parse_span
 from holdfast.webhooks import WebhookSettings
 
 PREFIX = "HOLDFAST_"
@@ -113,16 +113,9 @@ def read_number(value: object, most: int | None = None) -> int:
     return number
 
 
-def read_span(value: object) -> timedelta:
-    """Read a duration: seconds, or ISO 8601."""
-    if isinstance(value, str) and value.replace(".", "", 1).isdigit():
-        value = float(value)
-    return parse_duration(value)
-
-
 def read_positive_span(value: object) -> timedelta:
     """Read a duration above zero."""
-    span = read_span(value)
+    span = parse_span(value)
     if not span:
         raise ValueError("must be longer than 0 s")
     return span
@@ -132,7 +125,7 @@ def _kept(value: object) -> timedelta | str:
     if value == FOREVER:
         return FOREVER
     try:
-        return read_span(value)
+        return parse_span(value)
     except ValueError as error:
         raise ValueError(f"{error}, or {FOREVER!r}") from None
 

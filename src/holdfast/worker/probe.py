@@ -14,7 +14,7 @@ from http import HTTPStatus
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, HoldfastError, ValidationError
 from holdfast.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -60,8 +60,12 @@ class Probe:
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncGenerator[int, None]:
-        """Serve while the block runs; yields the port."""
-        server = await asyncio.start_server(self._connected, host, port, limit=MOST_BYTES)
+        """Serve while the block runs; yields the port. HoldfastError when it cannot listen."""
+        try:
+            server = await asyncio.start_server(self._connected, host, port, limit=MOST_BYTES)
+        except OSError as error:
+            message = f"cannot listen on {host}:{port} for the probe: {error.strerror or error}"
+            raise HoldfastError(message) from None
         try:
             yield server.sockets[0].getsockname()[1]
         finally:

@@ -99,6 +99,18 @@ def test_fields_are_those_that_the_standard_library_reads(form: bytes) -> None:
     assert expected == form_fields(form)
 
 
+def test_long_values_are_decoded_in_slices_with_little_memory() -> None:
+    forms = [b"a=" + b"x" * at + b"%01" * 530_000 for at in range(3)]
+
+    tracemalloc.start()
+    read = [form_fields(form) for form in forms]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [["x" * at + "\x01" * 530_000] for at in range(3)] == [form["a"] for form in read]
+    assert 12_000_000 > peak
+
+
 def test_form_has_a_bounded_number_of_fields() -> None:
     with pytest.raises(RequestError, match="2000 fields"):
         form_fields(b"&" * 2000)

@@ -12,7 +12,7 @@ from functools import partial
 
 from holdfast.api.errors import RequestError
 from holdfast.http.responses import Receive
-from holdfast.runtime.off_loop import off_loop
+from holdfast.runtime.off_loop import SHORT, off_loop
 
 FORM = b"application/x-www-form-urlencoded"
 ARRIVAL = 30.0
@@ -74,7 +74,15 @@ def _too_large(most: int) -> RequestError:
 
 
 def _decoded(data: bytes) -> str:
-    return _ESCAPE.sub(_byte, data.replace(b"+", b" ")).decode("utf-8", "replace")
+    """Decode in slices: a substitution needs ninety bytes for each escape until it ends."""
+    spaced, parts, at = data.replace(b"+", b" "), [], 0
+    while at < len(spaced):
+        end = at + SHORT
+        cut = spaced.rfind(b"%", end - 2, end)  # an escape stays whole
+        part = spaced[at : end if cut < 0 else cut]
+        parts.append(_ESCAPE.sub(_byte, part))
+        at += len(part)
+    return b"".join(parts).decode("utf-8", "replace")
 
 
 def _byte(match: re.Match[bytes]) -> bytes:

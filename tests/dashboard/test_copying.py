@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import html
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from holdfast.dashboard.masking import masked, read_json, unmasked, written
+import pytest
+from msgspec.structs import replace
+
+from holdfast.dashboard.masking import compact, masked, read_form_json, read_json, written
+from holdfast.dashboard.restoring import restored
+from holdfast.errors import ValidationError
+from holdfast.model.job import Encoding
 from holdfast.observe.redaction import Redaction
+from tests.conformance.hand import make
 from tests.dashboard.visitor import Guest, text_of
 
 if TYPE_CHECKING:
@@ -96,19 +105,130 @@ async def test_no_payload_is_in_the_audit_log(site: Site, guest: Guest) -> None:
     assert "tok_live_1" not in entry["detail"]
 
 
-def test_changed_moved_and_added_values_stay_as_they_are_given() -> None:
-    redaction = Redaction()
-    original = read_json('{"token": "a", "list": [{"token": "b"}], "plain": "***"}')
+ACCOUNTS = """{
+  "accounts": [{"u": "a", "password": "s1"}, {"u": "b", "password": "s2"}],
+  "dsn": "postgres://u:hunter2@db1/x", "password": "top", "pin_password": 47,
+  "plain": "***", "names": ["one", "two"]
+}"""
+
+
+def change(given: str, original: str = ACCOUNTS) -> Any:
+    """Return what a changed form submits; ``given`` changes ``form``."""
+    decoded = read_form_json(original)
+    shown = masked(decoded, Redaction())
+    form = json.loads(compact(shown))
+    exec(given, {"form": form})  # the lines below
+    return json.loads(compact(restored(read_form_json(json.dumps(form)), decoded, shown)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "form['password'] = 'new'",
+        "form['names'] = ['***'.strip('*'), 'three']",
+        "form['accounts'][1]['u'] = 'c'",
+        "form['accounts'].append({'u': 'd', 'password': 'x'}); form['accounts'].pop()",
+        "form['accounts'] = []",
+        "del form['dsn']",
+        "form['dsn'] = 'postgres://u:other@db2/x'",
+        "form['copied'] = [form['plain'].replace('*', 'x')]",
+    ],
+)
+def test_masks_that_kept_their_place_get_their_values(given: str) -> None:
+    secret = json.loads(ACCOUNTS)
+    exec(given, {"form": secret})  # the lines above
+
+    assert secret == change(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("form['accounts'].pop(0)", "payload.accounts[0].password"),
+        ("form['accounts'].reverse()", "payload.accounts[0].password"),
+        ("form['accounts'][0] = form['accounts'][1]", "payload.accounts[0].password"),
+        ("form['accounts'].append({'password': 'x'})", "payload.accounts[1].password"),
+        ("form['dsn'] = form['dsn'].replace('db1', 'db2')", "payload.dsn"),
+        ("form['token'] = form.pop('password')", "payload.token"),
+        ("form['deep'] = {'list': [form['dsn']]}", "payload.deep.list[0]"),
+        ("form['password'] = 'x*** '", "payload.password"),
+    ],
+)
+def test_mask_whose_meaning_is_uncertain_is_refused_with_its_place(given: str, place: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        change(given)
+
+    faults = {fault.field: fault.message for fault in caught.value.faults}
+    assert "still has ***: type the value or remove it" == faults[place]
+
+
+def test_items_that_look_alike_are_not_mistaken_for_each_other() -> None:
+    alike = '[{"password": "s1"}, {"password": "s2"}, {"password": "s2"}]'
+
+    assert json.loads(alike) == change("pass", alike)
+    with pytest.raises(ValidationError):
+        change("form[:] = [form[0], {'password': 'x'}, form[2]]", alike)
+
+
+def test_masks_of_a_hook_are_refused_like_others() -> None:
+    redaction = Redaction(hook=lambda text: text.replace("4711", "[card]"))
+    original = read_form_json('{"a": "card 4711", "b": ["x"]}')
     shown = masked(original, redaction)
-    given = read_json(
-        '{"token": "new", "list": [{"token": "***"}], "plain": "***", "other": {"token": "***"}}'
-    )
+    moved = read_form_json('{"b": ["x", "card [card]"]}')
 
-    restored = unmasked(given, original, shown)
+    with pytest.raises(ValidationError, match=r"payload.b\[1\] still has a masked value"):
+        restored(moved, original, shown)
 
-    assert "new" == restored["token"]
-    assert [{"token": "b"}] == restored["list"]
-    assert "***" == restored["plain"] == restored["other"]["token"]
+
+async def test_form_with_an_uncertain_mask_submits_nothing(site: Site, guest: Guest) -> None:
+    job_id = await site.submit("pay", {"cards": [{"pin_password": 1}, {"pin_password": 2}]})
+    await guest.get(f"/jobs/{job_id}/copy")
+    fields = {"type": "pay", "copy_of": job_id, "payload": '{"cards": [{"pin_password": "***"}]}'}
+
+    reply = await guest.follow(await guest.post("/submit", {**fields, "back": "/jobs"}))
+
+    assert "payload.cards[0].pin_password still has ***: type the value or rem" in text_of(reply)
+    assert 1 == len((await site.get("/api/v1/jobs")).json["jobs"])
+
+
+@pytest.mark.parametrize("depth", [65, 450, 900])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+async def test_deep_payload_is_shown_but_not_copied(
+    site: Site, guest: Guest, depth: int, opening: str
+) -> None:
+    closing = "]" if opening == "[" else "}"
+    payload = opening * depth + "1" + closing * depth
+    made = make("deep", now=site.store.now())
+    foreign = replace(made, payload=payload.encode(), encoding=Encoding.JSON)
+    await site.store.add([foreign])
+    job_id, shallow = foreign.id, await site.submit()
+
+    page, form = await guest.get(f"/jobs/{job_id}"), await guest.get(f"/jobs/{job_id}/copy")
+    await guest.get(f"/jobs/{shallow}/copy")
+    fields = {"type": "a", "payload": payload, "back": "/jobs"}
+    sent = [await guest.post("/submit", {**fields, "copy_of": source}) for source in ("", shallow)]
+
+    assert 200 == page.status
+    assert 400 == form.status
+    assert "nested more than 64 levels deep" in text_of(form)
+    for each in sent:
+        assert "payload is nested more than 64 levels" in text_of(await guest.follow(each))
+
+
+async def test_payload_at_the_limits_is_copied(site: Site, guest: Guest) -> None:
+    payload = ["\N{OLD ITALIC LETTER A}" * 3, *([[]] * 80_000)]
+    deep = functools.reduce(lambda inner, _: [inner], range(63), payload[:1])
+    for given in (payload, deep):
+        raw = b'{"type": "a", "payload": %s}' % json.dumps(given, separators=(",", ":")).encode()
+        job_id = (await site.call("POST", "/api/v1/jobs", raw=raw)).json["job_id"]
+        form = shown_payload((await guest.get(f"/jobs/{job_id}/copy")).body)
+
+        sent = form.replace("\n", "\r\n")
+        done = await guest.post("/submit", {"type": "a", "payload": sent, "copy_of": job_id})
+
+        made = done.headers["location"].partition("?")[0]
+        assert given == (await site.get(f"/api/v1{made}/payload")).json["payload"]
 
 
 def test_numbers_are_written_as_they_were_read() -> None:

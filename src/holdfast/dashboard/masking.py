@@ -1,4 +1,4 @@
-"""A payload in a form: secrets are masked, and come back when the form is sent.
+"""A payload in a form: secrets are masked. ``restoring`` brings them back when the form is sent.
 
 A copy of a job needs its payload whole; the form shows it as every other page does. Numbers stay
 the text they are stored as.
@@ -7,9 +7,14 @@ the text they are stored as.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+from holdfast.model.payload import MAX_DEPTH
 from holdfast.observe.redaction import Redaction
+
+LONGEST = 131_072
+"""Characters of one text in a form: one step of masking takes 30 ms at most."""
 
 
 class NumberText(str):
@@ -20,31 +25,40 @@ class NumberText(str):
 
 def read_json(data: bytes | str) -> Any:
     """Decode JSON with its numbers as text; ValueError or RecursionError when it cannot."""
-    return json.loads(data, parse_int=NumberText, parse_float=NumberText, parse_constant=NumberText)
+    return json.loads(data, parse_int=_number, parse_float=_number, parse_constant=_number)
+
+
+def read_form_json(data: bytes | str) -> Any:
+    """Decode JSON for a form; ValueError when it cannot be, or is nested too deeply for one."""
+    try:
+        value = read_json(data)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        if any(isinstance(each, str) and len(each) > LONGEST for each in level):
+            raise ValueError(f"has a text of more than {LONGEST:,} characters")
+        level = [each for one in level for each in _children(one)]
+        if not level:
+            return value
+    raise ValueError(_TOO_DEEP)
 
 
 def masked(value: Any, redaction: Redaction, name: str = "") -> Any:
-    """Return a decoded value with its secrets masked, by their names and spellings."""
+    """Return a decoded value with its secrets masked, by their names and spellings.
+
+    A value without secrets is returned itself.
+    """
     if isinstance(value, dict):
-        return {key: masked(each, redaction, key) for key, each in value.items()}
+        fields = {key: masked(each, redaction, key) for key, each in value.items()}
+        return value if all(fields[key] is value[key] for key in value) else fields
     if isinstance(value, list):
-        return [masked(each, redaction, str(at)) for at, each in enumerate(value)]
+        items = [masked(each, redaction, str(at)) for at, each in enumerate(value)]
+        return value if all(map(_is, items, value)) else items
     if not isinstance(value, str):
         return value
     shown = str(redaction.fields({name: str(value)})[name])
     return value if shown == value else shown
-
-
-def unmasked(given: Any, original: Any, shown: Any) -> Any:
-    """Return what a form gives, with the original values where it repeats what was masked."""
-    if isinstance(given, dict) and isinstance(original, dict):
-        return {
-            key: unmasked(each, original[key], shown[key]) if key in original else each
-            for key, each in given.items()
-        }
-    if isinstance(given, list) and isinstance(original, list) and len(given) == len(original):
-        return [unmasked(*each) for each in zip(given, original, shown, strict=True)]
-    return original if shown != original and given == shown else given
 
 
 def written(value: Any, indent: str = "") -> str:
@@ -54,9 +68,39 @@ def written(value: Any, indent: str = "") -> str:
         parts = [f"{inner}{_text(key)}: {written(each, inner)}" for key, each in value.items()]
         return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(inner + written(each, inner) for each in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join([inner + written(each, inner) for each in value]) + f"\n{indent}]"
     return str(value) if isinstance(value, NumberText) else _text(value)
 
 
+def compact(value: Any) -> str:
+    """Return a decoded value as JSON in one line."""
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{_text(key)}:{compact(value[key])}" for key in value]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([compact(each) for each in value]) + "]"
+    return str(value) if isinstance(value, NumberText) else _text(value)
+
+
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def _number(text: str) -> NumberText:
+    """Return a number. A class alone would give other threads no turn between two numbers."""
+    return NumberText(text)
+
+
+def _children(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
 def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """Return a scalar; half of a surrogate pair has no bytes of its own, so it stays an escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() else _SURROGATES.sub(lambda m: f"\\u{ord(m[0]):04x}", text)

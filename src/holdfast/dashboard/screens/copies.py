@@ -5,22 +5,34 @@ Secrets are masked in the form. Where the form still has the mask, the new job g
 
 from __future__ import annotations
 
+from functools import partial
+from json import JSONDecodeError
 from typing import Any
 
 import msgspec
 
 from holdfast.api.errors import RequestError
-from holdfast.dashboard.masking import masked, read_json, unmasked, written
+from holdfast.dashboard.masking import compact, masked, read_form_json, written
+from holdfast.dashboard.restoring import restored
 from holdfast.dashboard.screens.job_actions import delay_of
-from holdfast.dashboard.visits import PAYLOAD_FORM, Action, ActionDone, ScreenRoute, Visit
+from holdfast.dashboard.visits import (
+    MOST_PAYLOAD,
+    PAYLOAD_FORM,
+    Action,
+    ActionDone,
+    ScreenRoute,
+    Visit,
+)
 from holdfast.errors import Fault, ForbiddenError, NotFoundError, ValidationError
 from holdfast.model.results import SubmissionStatus
 from holdfast.model.status import JobStatus, job_status
 from holdfast.model.submission import Submission
+from holdfast.observe.redaction import Redaction
 from holdfast.observe.secrets import MASK
+from holdfast.runtime.off_loop import off_loop
 
-MOST_BYTES = 262_144
-"""A larger payload does not fit into a form that people change."""
+EXPENSE = 32
+"""Masking and writing a byte takes as long as reading so many bytes."""
 
 
 class CopyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +49,12 @@ async def copy(visit: Visit) -> CopyView:
     if not may_copy(visit):
         raise ForbiddenError("a copy needs the payload, which is not shown to you")
     job = await visit.operations.job(visit.path["job_id"])
-    original = await _payload(visit, job.id)
-    shown = masked(original, visit.service.app.redaction)
+    data = await _payload(visit, job.id)
+    show = partial(_shown, data, visit.service.app.redaction)
+    payload, is_masked = await off_loop(EXPENSE * len(data), show)
     status = job_status(job, as_text=True)
     tags = "\n".join(f"{name}={value}" for name, value in sorted(status.tags.items()))
-    return CopyView(job=status, payload=written(shown), tags=tags, is_masked=shown != original)
+    return CopyView(job=status, payload=payload, tags=tags, is_masked=is_masked)
 
 
 def may_copy(visit: Visit) -> bool:
@@ -51,14 +64,34 @@ def may_copy(visit: Visit) -> bool:
     return shown and visit.may("getPayload") and visit.may("submitJob")
 
 
-async def _payload(visit: Visit, job_id: str) -> Any:
+async def _payload(visit: Visit, job_id: str) -> bytes:
     payload = (await visit.operations.payload(job_id)).payload
-    if isinstance(payload, msgspec.Raw) and len(bytes(payload)) <= MOST_BYTES:
-        try:
-            return read_json(bytes(payload))
-        except RecursionError:
-            pass
-    raise RequestError("INVALID_REQUEST", "only payloads of JSON up to 256 KiB can be copied")
+    data = bytes(payload) if isinstance(payload, msgspec.Raw) else b""
+    if not 0 < len(data) <= MOST_PAYLOAD:
+        raise _not_copied("it must be JSON of up to 256 KiB")
+    return data
+
+
+def _original(data: bytes) -> Any:
+    try:
+        return read_form_json(data)
+    except ValueError as error:
+        raise _not_copied(f"it {error}") from None
+
+
+def _not_copied(reason: str) -> RequestError:
+    return RequestError("INVALID_REQUEST", f"This payload cannot be copied here: {reason}.")
+
+
+def _shown(data: bytes, redaction: Redaction) -> tuple[str, bool]:
+    """Return a payload for the form, and whether it has masks."""
+    original = _original(data)
+    shown = masked(original, redaction)
+    for write in (written, compact):
+        text = write(shown)
+        if len(text.encode()) <= MOST_PAYLOAD:
+            return text, shown is not original
+    raise _not_copied("with its masks it has more than 256 KiB")
 
 
 async def submit(visit: Visit) -> ActionDone:
@@ -81,21 +114,42 @@ async def submit(visit: Visit) -> ActionDone:
 
 async def _given(visit: Visit) -> str:
     """Return the payload of the form, with the values that it shows masked."""
-    payload, source = visit.given("payload"), visit.given("copy_of")
+    payload, source = visit.given("payload").replace("\r\n", "\n"), visit.given("copy_of")
+    size = len(payload.encode())
+    if size > MOST_PAYLOAD:
+        raise _wrong(f"may have {MOST_PAYLOAD} bytes, got {size}")
+    original = await _source(visit, source, payload) if source else None
+    work = partial(_whole, payload, original, visit.service.app.redaction)
+    return await off_loop(EXPENSE * (size + len(original or b"")), work)
+
+
+async def _source(visit: Visit, job_id: str, payload: str) -> bytes | None:
+    """Return the payload that the form was filled from; None when nothing of it is masked."""
     try:
-        given = read_json(payload)
-    except (ValueError, RecursionError) as error:
-        raise ValidationError([Fault("payload", "INVALID", f"is not JSON: {error}")]) from None
-    if not source or not may_copy(visit):
-        return payload
-    try:
-        original = await _payload(visit, source)
+        if may_copy(visit):
+            return await _payload(visit, job_id)
     except NotFoundError:
-        if MASK not in payload:
-            return payload
-        message = f"has masked values ({MASK}), and the job that has them is gone"
-        raise ValidationError([Fault("payload", "INVALID", message)]) from None
-    return written(unmasked(given, original, masked(original, visit.service.app.redaction)))
+        pass
+    if MASK not in payload:
+        return None
+    raise _wrong(f"has masked values ({MASK}), and the job that has them is gone")
+
+
+def _whole(payload: str, source: bytes | None, redaction: Redaction) -> str:
+    """Return the payload to submit."""
+    try:
+        given = read_form_json(payload)
+    except ValueError as error:
+        is_json = not isinstance(error, JSONDecodeError)
+        raise _wrong(str(error) if is_json else f"is not JSON: {error}") from None
+    if source is None:
+        return payload
+    original = _original(source)
+    return compact(restored(given, original, masked(original, redaction)))
+
+
+def _wrong(message: str) -> ValidationError:
+    return ValidationError([Fault("payload", "INVALID", message)])
 
 
 def _tags(text: str) -> dict[str, str]:

@@ -99,11 +99,13 @@ class QuotaError(HoldfastError):
 
 
 class NotFoundError(HoldfastError):
-    """There is no job with this id."""
+    """There is no job with this id; or none of another ``kind``, such as a schedule."""
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, kind: str = "job") -> None:
         self.job_id = job_id
-        super().__init__(f"no job with id {job_id!r}")
+        self.kind = kind
+        noun = "name" if kind in ("schedule", "worker") else "id"
+        super().__init__(f"no {kind} with {noun} {job_id!r}")
 
 
 class UnauthorizedError(HoldfastError):

@@ -280,6 +280,31 @@ def test_unknown_job_is_an_error_without_a_traceback(place: Place) -> None:
         assert "holdfast: no job with id 'unknown'\n" == result.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (("schedules", "show", "nope"), "schedule with name"),
+        (("schedules", "run", "nope"), "schedule with name"),
+        (("schedules", "pause", "nope"), "schedule with name"),
+        (("schedules", "change", "nope", "--queue", "q"), "schedule with name"),
+        (("schedules", "delete", "nope"), "schedule with name"),
+        (("operations", "show", "nope"), "operation with id"),
+        (("workers", "drain", "nope"), "worker with name"),
+        (("keys", "revoke", "nope"), "API key with id"),
+    ],
+    ids=str,
+)
+def test_unknown_name_is_an_error_that_names_the_kind(
+    place: Place, args: tuple[str, ...], what: str
+) -> None:
+    place.submit("greet")
+
+    result = place.run(*args)
+
+    assert 1 == result.exit_code
+    assert f"holdfast: no {what} 'nope'\n" == result.stderr
+
+
 def test_text_in_a_job_cannot_move_the_cursor(place: Place) -> None:
     place.submit("greet", "--tag", "x=\x1b[2Jgone", "--correlation-id", "a\u202eb")
     (job,) = place.json("jobs")["jobs"]

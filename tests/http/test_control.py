@@ -74,7 +74,7 @@ async def test_client_controls_as_an_app_does() -> None:
         await client.pause("q", reason="why", until="2099-01-01T00:00:00Z")
         (queue,) = await client.queues()
         scale = await client.scale("q", slots=5)
-        with pytest.raises(NotFoundError):
+        with pytest.raises(NotFoundError, match="no worker with name 'nobody'"):
             await client.drain("nobody")
         with pytest.raises(ValidationError):
             await client.set_limit("nonsense", rate=1)

@@ -45,6 +45,7 @@ SAMPLES: list[tuple[HoldfastError, str]] = [
         "queue depth limit of 9 reached (now 10), retry after 1.5 s",
     ),
     (NotFoundError("job-1"), "no job with id 'job-1'"),
+    (NotFoundError("nightly", "schedule"), "no schedule with name 'nightly'"),
     (
         IllegalTransitionError("job-1", "FAILED", "claim", "RUNNING"),
         "job job-1: claim cannot take it from FAILED to RUNNING",

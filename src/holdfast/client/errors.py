@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from holdfast.api.errors import APIError, ErrorResponse
@@ -19,6 +21,9 @@ from holdfast.errors import (
     UnauthorizedError,
     ValidationError,
 )
+
+_KIND = re.compile(r"no ([\w ]{1,20}) with (?:id|name) ")
+"""How the message of a NotFoundError begins, with the kind of what is not there."""
 
 
 def error_from(response: ServiceResponse, *, job_id: str = "", key: str = "") -> HoldfastError:
@@ -38,8 +43,7 @@ def error_from(response: ServiceResponse, *, job_id: str = "", key: str = "") ->
         case "QUOTA_EXCEEDED":
             return _quota(error)
         case "NOT_FOUND" | "STALE_LEASE":
-            kind = NotFoundError if error.code == "NOT_FOUND" else StaleLeaseError
-            return kind(job_id)
+            return _of_one(error, job_id)
         case _:
             kinds = {
                 "UNAUTHORIZED": UnauthorizedError,
@@ -47,6 +51,13 @@ def error_from(response: ServiceResponse, *, job_id: str = "", key: str = "") ->
                 "UNAVAILABLE": StoreUnavailableError,
             }
             return kinds.get(error.code, ServiceError)(f"{error.message} ({error.request_id})")
+
+
+def _of_one(error: APIError, job_id: str) -> HoldfastError:
+    if error.code == "STALE_LEASE":
+        return StaleLeaseError(job_id)
+    named = _KIND.match(error.message)
+    return NotFoundError(job_id, named[1] if named else "job")
 
 
 def _quota(error: APIError) -> QuotaError:

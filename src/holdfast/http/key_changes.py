@@ -42,7 +42,7 @@ async def revoke_key(store: Store, key_id: str, actor: Actor | None = None) -> A
     while True:
         (record,) = await store.records(API_KEYS, [key_id])
         if record is None:
-            raise NotFoundError(key_id)
+            raise NotFoundError(key_id, "API key")
         key = msgspec.json.decode(record.data, type=ApiKey)
         if key.revoked_at is not None:
             return key

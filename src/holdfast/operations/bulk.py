@@ -163,7 +163,7 @@ class BulkOperations:
         """Return an operation with its progress; NotFoundError when there is none."""
         stored, _ = await records.read(self._store, operation_id)
         if stored is None:
-            raise NotFoundError(operation_id)
+            raise NotFoundError(operation_id, "operation")
         return stored.operation
 
     async def cancel(self, operation_id: str) -> BulkOperation:
@@ -171,7 +171,7 @@ class BulkOperations:
         while True:
             stored, version = await records.read(self._store, operation_id)
             if stored is None:
-                raise NotFoundError(operation_id)
+                raise NotFoundError(operation_id, "operation")
             operation = stored.operation
             if operation.ended:
                 return operation

@@ -33,7 +33,7 @@ async def drain(store: Store, worker: str, *, drained: bool) -> WorkerInfo:
         raise ForbiddenError("a worker may serve several namespaces: use a key without a namespace")
     info = next((each for each in await workers(store) if each.id == worker), None)
     if info is None:
-        raise NotFoundError(worker)
+        raise NotFoundError(worker, "worker")
     if not any(lock.name == PREFIX + worker for lock in await store.locks(ALL)):
         message = "a worker over HTTP decides by itself when it claims"
         raise ValidationError([Fault("worker", "UNSUPPORTED", message)])

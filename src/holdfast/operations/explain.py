@@ -17,7 +17,6 @@ from holdfast.operations.quarantine import failing
 from holdfast.operations.workers import is_led, workers
 from holdfast.store import LimitState, Store
 
-
 UNSAID = "cancelled"
 """The reason that a request without one records; test_explain fails if it changes."""
 

@@ -137,7 +137,7 @@ async def edit(
     while True:
         before, version = await read(store, StoredSchedule, name)
         if before is None:
-            raise NotFoundError(name)
+            raise NotFoundError(name, "schedule")
         after = change(before)
         if after == before or await write(store, name, after, version):
             return after
@@ -160,7 +160,7 @@ async def remove(store: Store, name: str) -> None:
     gone = RecordWrite(kind=SCHEDULES, key=name, data=None)
     (record,) = await store.records(SCHEDULES, [name])
     if record is None:
-        raise NotFoundError(name)
+        raise NotFoundError(name, "schedule")
     await store.keep([gone, _edit()])
 
 

@@ -162,7 +162,7 @@ class Schedules:
             return await self._submitter.submit(submission_of(_runnable(name, declared)))
         schedule, _ = await records.read(self._store, StoredSchedule, name)
         if schedule is None:
-            raise NotFoundError(name)
+            raise NotFoundError(name, "schedule")
         return await self._submitter.submit(submission_of(schedule.entry(name)))
 
     async def delete(self, name: str) -> None:
@@ -194,7 +194,7 @@ class Schedules:
             return code_info(name, declared, pause, now)
         schedule, _ = await records.read(self._store, StoredSchedule, name)
         if schedule is None:
-            raise NotFoundError(name)
+            raise NotFoundError(name, "schedule")
         return dynamic_info(name, schedule, now)
 
     async def _must_be_dynamic(self, name: str, action: str) -> None:

@@ -125,7 +125,7 @@ class Webhooks:
         """Return a webhook; NotFoundError when there is none."""
         (record,) = await self._store.records(WEBHOOK, [webhook_id])
         if record is None or webhook_id == CALLBACK:
-            raise NotFoundError(webhook_id)
+            raise NotFoundError(webhook_id, "webhook")
         return read(record.data)
 
     async def remove(self, webhook_id: str) -> None:
@@ -222,7 +222,7 @@ class Webhooks:
     async def _sent(self, delivery_id: str) -> Job:
         job = await self._operations.job(delivery_id)
         if job.type != DELIVERY:
-            raise NotFoundError(delivery_id)
+            raise NotFoundError(delivery_id, "delivery")
         return job
 
     async def _delivery(self, job: Job, urls: Mapping[str, str]) -> Delivery:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from holdfast import Holdfast
 from holdfast.cli.demo import demo
+from holdfast.cli.demo.company import WORKERS
 from holdfast.cli.demo.fill import WEEK, Week
 from holdfast.cli.demo.stage import LiveCompany, set_the_scene
 from holdfast.model.job import State
@@ -49,6 +50,31 @@ async def test_week_has_everything_that_a_dashboard_shows() -> None:
     assert 4 == len(await app.schedules.list())
     assert 2 == len(await app.limit_states())
     await app.close()
+
+
+@pytest.mark.slow
+async def test_live_company_goes_on_like_the_week_and_honours_drain() -> None:
+    app = await filled(500)
+    company = LiveCompany(app, Week(app, ManualClock(END), jobs=0))
+    for name in WORKERS[1:]:
+        await app.drain(name)
+
+    working = await company.announce()
+    rate = await Week(app, ManualClock(END), jobs=0).rate()
+
+    assert WORKERS[:1] == working
+    assert 4 == sum(worker.draining for worker in await app.workers())
+    assert 0.1 <= rate <= 0.5
+    await app.close()
+
+
+@pytest.mark.slow
+def test_fill_says_how_far_it_is_without_a_terminal(tmp_path: Path) -> None:
+    done = CliRunner().invoke(demo, ["--fill", str(tmp_path / "week.db"), "--jobs", "200"])
+
+    assert 0 == done.exit_code
+    assert "a week of 200 jobs" in done.output
+    assert "50 %" in done.output
 
 
 @pytest.mark.slow

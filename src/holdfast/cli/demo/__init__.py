@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from holdfast.cli.errors import FAILED, CommandError
 
 LONGEST = 60.0
 """The longest time for the whole demonstration on a slow machine, in seconds."""
-FEW = 5000
+FEW = 12_000
 """Jobs of the week that ``--serve`` makes when none is filled."""
 
 
@@ -78,17 +79,36 @@ async def _fill_week(file: Path, jobs: int) -> None:
     clock = ManualClock(end - WEEK)
     app = Holdfast(_url(file), clock=clock, limits=Limits())
     week = Week(app, clock, jobs=jobs)
-    with click.progressbar(length=jobs, label=f"a week of {jobs} jobs") as bar:
-        shown = 0
+    with _progress(jobs) as report:
+        async with app:
+            await week.fill(end, report)
+            await set_the_scene(app, week)
+
+
+@contextlib.contextmanager
+def _progress(jobs: int) -> Iterator[Callable[[int], None]]:
+    """Show how many jobs are made: as a bar, or without a terminal as a line for each tenth."""
+    label, shown = f"a week of {jobs} jobs", 0
+    if not sys.stdout.isatty():
+        click.echo(label)
+
+        def lines(made: int) -> None:
+            nonlocal shown
+            tenth = min(10, made * 10 // jobs)
+            if tenth > shown:
+                click.echo(f"  {tenth * 10} %")
+            shown = tenth
+
+        yield lines
+        return
+    with click.progressbar(length=jobs, label=label) as bar:
 
         def report(made: int) -> None:
             nonlocal shown
             bar.update(made - shown)
             shown = made
 
-        async with app:
-            await week.fill(end, report)
-            await set_the_scene(app, week)
+        yield report
 
 
 async def _serve(file: Path, port: int) -> None:

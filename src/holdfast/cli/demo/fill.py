@@ -29,11 +29,16 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Claim, Fence, JobNote, Search, Store
 
 WEEK = timedelta(days=7)
+HOUR = timedelta(hours=1)
 LAST_HOURS = timedelta(hours=3)
 COARSE, FINE = timedelta(minutes=10), timedelta(minutes=1)
 PAGE = 500
 MOST_AT_ONCE = 30
 """Jobs that the workers of the live company run."""
+CATCHING_UP = 3.0
+"""How many times faster than jobs come the live company starts those that wait."""
+LIVELIEST, QUIETEST = 4.0, 0.1
+"""Jobs that come in a second of the live company: at most, and at least."""
 
 Report = Callable[[int], None]
 
@@ -50,6 +55,7 @@ class Week:
         self._jobs = jobs
         self._chance = Randomness(seed)
         self._works = {work.type: work for work in TASKS}
+        self._owed = self._startable = 0.0
         self.made = 0
 
     async def fill(self, end: datetime, report: Report = lambda _: None) -> None:
@@ -69,13 +75,23 @@ class Week:
             report(self.made)
         self._clock.set(end)
 
-    async def second(self, now: datetime) -> None:
+    async def rate(self) -> float:
+        """Return how many jobs came in a second of the last hour."""
+        hour = await self._app.series(time_range=HOUR)
+        came = sum(hour.total.submitted) / HOUR.total_seconds()
+        return min(LIVELIEST, max(QUIETEST, came))
+
+    async def second(self, now: datetime, rate: float, workers: Sequence[str] = WORKERS) -> None:
         """Live through one second of real time: some jobs come, and those that ran long enough end.
 
-        The clock is that of the machine then, not the one that the week moved.
+        The clock is that of the machine then, not the one that the week moved. Only these workers
+        claim.
         """
         store = self._app.store
-        await self._app.submit_batch([self._submission() for _ in range(4)])
+        self._owed += rate * 2 * self._chance.fraction()
+        coming, self._owed = int(self._owed), self._owed % 1
+        if coming:
+            await self._app.submit_batch([self._submission() for _ in range(coming)])
         await store.promote(PAGE)
         running = await store.find(Search(states=(State.RUNNING,), limit=200))
         ripe = [job for job in running.jobs if self._is_ripe(job, now)]
@@ -83,14 +99,18 @@ class Week:
             await self._write(
                 store, [job for job in await store.get([j.id for j in ripe]) if job], now
             )
-        for worker in WORKERS if len(running.jobs) - len(ripe) < MOST_AT_ONCE else ():
-            claim = Claim(queues=QUEUES, limit=2, worker=worker, token=self._chance.token())
+        self._startable += max(rate * CATCHING_UP, 4 * QUIETEST)
+        starts, self._startable = int(self._startable), self._startable % 1
+        room = MOST_AT_ONCE - len(running.jobs) + len(ripe)
+        for _ in range(min(starts, room) if workers else 0):
+            worker, token = self._any(workers), self._chance.token()
+            claim = Claim(queues=QUEUES, limit=1, worker=worker, token=token)
             await self._log(store, await store.claim(claim))
         await release_dependents(store)
 
     def _is_ripe(self, job: Job, now: datetime) -> bool:
         typical = self._works[job.type].typical if job.type in self._works else 1.0
-        return job.started_at is not None and (now - job.started_at).total_seconds() > typical * 2
+        return job.started_at is not None and (now - job.started_at).total_seconds() > typical * 3
 
     async def _submit(self, count: int, at: datetime) -> None:
         jobs = [self._submission() for _ in range(count)]

@@ -12,6 +12,7 @@ from holdfast.cli.demo.company import QUEUES, SCHEDULES, TASKS, WORKERS
 from holdfast.cli.demo.fill import Week
 from holdfast.model.job import Progress
 from holdfast.model.workers import RunningJob, WorkerInfo
+from holdfast.operations.draining import is_drained
 from holdfast.operations.schedules import TAG
 from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
@@ -78,9 +79,10 @@ class LiveCompany:
         self._week = week
         self._started = app.store.now()
 
-    async def announce(self) -> None:
-        """Announce the workers, each with the jobs that it runs."""
+    async def announce(self) -> tuple[str, ...]:
+        """Announce the workers, each with the jobs that it runs; return those not drained."""
         store = self._app.store
+        drained = {name for name in WORKERS if await is_drained(store, name)}
         running = await self._app.search(states=["RUNNING"], limit=200)
         for place, name in enumerate(WORKERS):
             own = [job for job in running.jobs if job.worker_id == name]
@@ -102,12 +104,15 @@ class LiveCompany:
                 memory=(96 + place * 23) * 1024 * 1024,
                 running_jobs=tuple(jobs),
                 announced_at=store.now(),
+                draining=name in drained,
             )
             await announce(store, info)
+        return tuple(name for name in WORKERS if name not in drained)
 
     async def run(self) -> None:
-        """CompanyTask until cancelled: submit, run and fail like the week before."""
+        """Work until cancelled: submit, run and fail like the week before."""
+        rate = await self._week.rate()
         while True:
-            await self.announce()
-            await self._week.second(self._app.store.now())
+            working = await self.announce()
+            await self._week.second(self._app.store.now(), rate, working)
             await asyncio.sleep(BEAT)

@@ -10,7 +10,7 @@ const $$ = (selector, inside = document) => [...inside.querySelectorAll(selector
 // Morph: change the page to what the server sent, and keep focus, open parts and selections.
 
 const keyOf = (node) => node.dataset?.key || node.id || "";
-const KEPT = { DETAILS: ["open"], INPUT: ["hidden"], DIALOG: ["open"] };
+const KEPT = { DETAILS: ["open"], INPUT: ["hidden"], BUTTON: ["hidden"], DIALOG: ["open"] };
 
 function morphAttributes(now, next) {
   for (const { name } of [...now.attributes]) {
@@ -224,9 +224,16 @@ function hold() {
   }
 }
 
+function copy({ currentTarget: button }) {
+  navigator.clipboard.writeText(button.dataset.text).then(() => {
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+
 for (const button of $$("[data-do]")) {
-  button.hidden = false;
-  button.onclick = { theme, help }[button.dataset.do];
+  button.hidden = button.dataset.do === "copy" && !navigator.clipboard;
+  button.onclick = { theme, help, copy }[button.dataset.do];
 }
 
 // Keys.

@@ -55,6 +55,8 @@ async def test_node_opens_to_its_jobs_and_small_ones_to_each_job(any_site: Site)
 
     assert all(f'data-key="{page}"'.encode() in opened.body for page in pages)
     assert 6 == every.body.count(b'class="card"')
+    assert 6 == every.body.count(b'class="label"')
+    assert b">Steps</a>" in every.body
 
 
 async def test_page_of_a_job_draws_the_jobs_around_it(any_site: Site) -> None:

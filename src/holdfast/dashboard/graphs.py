@@ -18,6 +18,8 @@ from holdfast.operations.graph import EdgeKind, GraphEdge, GraphNode, JobGraph
 WIDE, TALL = 208, 66
 ACROSS, DOWN = 56, 16
 LONGEST_NAME = 23
+LONGEST_LABEL = 28
+NO_LABELS: Mapping[str, str] = {}
 ORDER = (
     State.COMPLETED,
     State.RUNNING,
@@ -162,10 +164,17 @@ def _middle(places: Sequence[int]) -> float:
     return sum(places) / len(places) if places else 0.0
 
 
-def drawing(made: GraphLayout, url: Addresses, job_id: str) -> Markup:
-    """Return the drawing; a list beside it says the same to those who do not see it."""
+def drawing(
+    made: GraphLayout, url: Addresses, job_id: str, labels: Mapping[str, str] = NO_LABELS
+) -> Markup:
+    """Return the drawing; a list beside it says the same to those who do not see it.
+
+    ``labels`` tell nodes of one job apart.
+    """
     edges = Markup("").join(_edge(each) for each in made.edges)
-    nodes = Markup("").join(_node(each, url, job_id) for each in made.nodes)
+    nodes = Markup("").join(
+        _node(each, url, job_id, labels.get(each.node.id, "")) for each in made.nodes
+    )
     return Markup(
         '<svg class="flow" width="{}" height="{}" viewBox="-2 -2 {} {}" aria-hidden="true">{}{}'
         "</svg>"
@@ -182,7 +191,7 @@ def _edge(edge: PlacedEdge) -> Markup:
     return Markup('<path class="edge {}" d="{}"/>').format(edge.kind.value, path)
 
 
-def _node(placed: PlacedNode, url: Addresses, job_id: str) -> Markup:
+def _node(placed: PlacedNode, url: Addresses, job_id: str, label: str) -> Markup:
     node, x, y = placed.node, placed.x, placed.y
     name = visible(node.type)
     short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
@@ -196,7 +205,7 @@ def _node(placed: PlacedNode, url: Addresses, job_id: str) -> Markup:
     ).format(
         " current" if node.current else "",
         address,
-        f"{name}, {words(node)}",
+        f"{name}, {words(node)}{', ' if label else ''}{visible(label)}",
         x,
         y,
         WIDE,
@@ -208,8 +217,14 @@ def _node(placed: PlacedNode, url: Addresses, job_id: str) -> Markup:
         x + 12,
         y + 42,
         words(node),
-        _bar(node, x + 12, y + TALL - 13),
+        _label(label, x + 12, y + TALL - 8) if label else _bar(node, x + 12, y + TALL - 13),
     )
+
+
+def _label(label: str, x: int, y: int) -> Markup:
+    text = visible(label)
+    short = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+    return Markup('<text class="label" x="{}" y="{}">{}</text>').format(x, y, short)
 
 
 def _bar(node: GraphNode, x: int, y: int) -> Markup:

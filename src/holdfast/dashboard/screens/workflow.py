@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
 from holdfast.api.jobs import visible_job
+from holdfast.dashboard.formats import short_id
 from holdfast.dashboard.graphs import ORDER, GraphLayout, layout, parents_of, tone, words
 from holdfast.dashboard.screens.bulk import KINDS, run
 from holdfast.dashboard.states import STATES
@@ -51,6 +53,8 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     share: tuple[tuple[str, float, str], ...]
     each: bool
     """Whether every job has a node of its own."""
+    labels: Mapping[str, str]
+    """What tells those nodes apart: the beginning of the id, and a tag that differs."""
     can_show_each: bool
     opened: GraphNode | None
     jobs: tuple[JobStatus, ...]
@@ -79,10 +83,26 @@ async def workflow(visit: Visit) -> WorkflowView:
         done=counts[State.COMPLETED],
         share=tuple(_part(state, counts[state]) for state in ORDER if counts[state]),
         each=each and few,
-        can_show_each=few and any(node.count > 1 for node in graph.nodes),
+        labels=await _labels(visit, graph) if each and few else {},
+        can_show_each=few and (each or any(node.count > 1 for node in graph.nodes)),
         opened=opened,
         jobs=await _jobs(visit, opened) if opened else (),
     )
+
+
+async def _labels(visit: Visit, graph: JobGraph) -> dict[str, str]:
+    """Return for each job how its id begins, and of its tags the one that differs most."""
+    found = [j for j in await visit.operations.store.get([n.id for n in graph.nodes]) if j]
+    values: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for job in found:
+        for name, value in job.tags.items():
+            values[job.type, name].add(value)
+    labels = {}
+    for job in found:
+        telling = sorted(job.tags, key=lambda name: (-len(values[job.type, name]), name))[:1]
+        tags = [f"{each}:{job.tags[each]}" for each in telling if len(values[job.type, each]) > 1]
+        labels[job.id] = " ".join([short_id(job.id), *tags])
+    return labels
 
 
 def _part(state: State, number: int) -> tuple[str, float, str]:

@@ -101,10 +101,10 @@ async def test_ageing_is_set_and_turned_off(any_site: Site) -> None:
 @pytest.mark.parametrize(
     ("path", "fields", "message"),
     [
-        ("pause", {"until": "soon"}, "until must be like 30m, 2h, 1d"),
-        ("pause", {"until": "2001-01-01T00:00:00Z"}, "until must be after now"),
-        ("ageing", {"interval": "0"}, "interval must be like 30s"),
-        ("ageing", {"interval": "often"}, "interval must be like 30s"),
+        ("pause", {"until": "soon"}, "must be like 30m, 2h, 1d"),
+        ("pause", {"until": "2001-01-01T00:00:00Z"}, "must be after now"),
+        ("ageing", {"interval": "0"}, "must be like 30s"),
+        ("ageing", {"interval": "often"}, "must be like 30s"),
     ],
 )
 async def test_wrong_input_changes_nothing_and_says_why(
@@ -115,7 +115,8 @@ async def test_wrong_input_changes_nothing_and_says_why(
 
     reply = await guest.post(f"/queues/mail/{path}", {**fields, "back": "/queues/mail"})
 
-    assert f"Nothing was changed: {message}" in text_of(await guest.follow(reply))
+    assert 422 == reply.status
+    assert message in text_of(reply)
     info = await queue_info(site, "mail")
     assert (False, None) == (info["paused"], info["ageing"])
 

@@ -36,7 +36,7 @@ class ActionRunner:
     ) -> tuple[Notice, Sequence[str], Mapping[str, str]]:
         """Run an action; return what to say, and the page that follows.
 
-        What the visitor gave wrongly, or what is gone, is said on that page.
+        What is gone is said on that page; what the visitor gave wrongly is a ValidationError.
         """
         self._tokens.check(visitor.subject, visit.given(TOKEN_FIELD))
         audit = Audit(visit.operations.store)
@@ -51,9 +51,9 @@ class ActionRunner:
         )
         try:
             done = await action.run(visit)
-        except (ValidationError, NotFoundError) as error:
+        except NotFoundError as error:
             await audit.end(entry, error_body(error)[0])
-            return Notice(_sentence(error), failed=True), (), {}
+            return Notice(f"Nothing was changed: there is {error}.", failed=True), (), {}
         except BaseException as error:
             await audit.end(entry, error_body(error)[0])
             raise
@@ -74,8 +74,7 @@ def _fields(form: Mapping[str, Sequence[str]]) -> bytes:
 _NOT_NOTED = ("payload", "back", TOKEN_FIELD)
 
 
-def _sentence(error: ValidationError | NotFoundError) -> str:
-    if isinstance(error, ValidationError):
-        faults = "; ".join(f"{fault.field} {fault.message}".strip() for fault in error.faults)
-        return f"Nothing was changed: {faults}."
-    return f"Nothing was changed: there is {error}."
+def sentence_of(error: ValidationError) -> str:
+    """Return what was given wrongly, in a sentence."""
+    faults = "; ".join(f"{fault.field} {fault.message}".strip() for fault in error.faults)
+    return f"Nothing was changed: {faults}."

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from markupsafe import escape
+from msgspec import structs
 
 from holdfast.api.errors import RequestError, error_body
 from holdfast.api.responses import AuditEntry
 from holdfast.app import Holdfast
 from holdfast.dashboard import statics
 from holdfast.dashboard.access import Access, KeyAccess, SiteAccess, Visitor
-from holdfast.dashboard.actions import ActionRunner
+from holdfast.dashboard.actions import ActionRunner, sentence_of
 from holdfast.dashboard.feed import Feed
 from holdfast.dashboard.forms import read_form
-from holdfast.dashboard.notices import Notices
+from holdfast.dashboard.notices import Notice, Notices
 from holdfast.dashboard.pages import LiveVisit, Pages
 from holdfast.dashboard.payloads import ShownJob
+from holdfast.dashboard.refills import refilled
 from holdfast.dashboard.replies import (
     WebReply,
     WebStream,
@@ -39,7 +42,7 @@ from holdfast.dashboard.visits import (
     ScreenRoute,
     Visit,
 )
-from holdfast.errors import ForbiddenError
+from holdfast.errors import Fault, ForbiddenError, ValidationError
 from holdfast.http.permissions import Authorize
 from holdfast.http.refusals import ACTIONS as REFUSED
 from holdfast.http.requests import RequestIds
@@ -257,15 +260,44 @@ class Dashboard:
         _check(visitor, action.call)
         form = await read_form(request.headers, request.receive, action.most_bytes)
         visit = self._visit(visitor, path, {}, form)
-        notice, to, query = await self._runner.run(
-            action, visit, visitor, request.scope, request_id=request.id
-        )
+        back = visit.given("back")
+        place = back if request.url.is_own(back) else request.url("")
+        try:
+            notice, to, query = await self._runner.run(
+                action, visit, visitor, request.scope, request_id=request.id
+            )
+        except ValidationError as error:
+            page = await self._refused(request, visitor, place, form=form, faults=error.faults)
+            if page is not None:
+                return page
+            notice, to, query = Notice(sentence_of(error), failed=True), (), {}
         id_ = self._notices.add(visitor.subject, notice) if notice.message else None
         if to:
             return redirection(request.url(*to, **query, notice=id_))
-        back = visit.given("back")
-        place = back if request.url.is_own(back) else request.url("")
         return redirection(f"{place}{'&' if '?' in place else '?'}notice={id_}")
+
+    async def _refused(
+        self,
+        request: Request,
+        visitor: Visitor,
+        place: str,
+        *,
+        form: Mapping[str, Sequence[str]],
+        faults: Sequence[Fault],
+    ) -> WebReply | None:
+        """Return the page of a form with what was typed and what is wrong; None: it has none."""
+        path, _, query = place.partition("?")
+        scope = {**request.scope, "raw_path": path.encode(), "query_string": query.encode()}
+        before = structs.replace(request, scope=scope, segments=segments_of(scope))
+        reply = await self._shown(before, visitor)
+        if not isinstance(reply, WebReply) or reply.status != 200:
+            return None
+        action = request.url(*request.segments)
+        html = refilled(reply.body.decode(), action, form=form, faults=faults)
+        if html is None:
+            return None
+        html = html.replace("<body ", f'<body data-here="{escape(place)}" ', 1)
+        return structs.replace(reply, body=html.encode("utf-8", "replace"), status=422)
 
     def _visit(
         self,

@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from holdfast.errors import Fault
 from holdfast.model.payload import MAX_DEPTH
 from holdfast.observe.redaction import Redaction
 
@@ -42,6 +43,17 @@ def read_form_json(data: bytes | str) -> Any:
         if not level:
             return value
     raise ValueError(_TOO_DEEP)
+
+
+def not_json(text: str, why: str) -> Fault:
+    """Return what is wrong with a payload that is not JSON, and where."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        why = str(error)
+    except RecursionError:
+        pass
+    return Fault("payload", "INVALID", f"is not JSON: {why}")
 
 
 def masked(value: Any, redaction: Redaction, name: str = "") -> Any:

@@ -16,6 +16,7 @@ from holdfast.model.results import (
     RetryStatus,
     UpdateStatus,
 )
+from holdfast.model.times import parse_timestamp
 
 
 def delay_of(visit: Visit) -> timedelta:
@@ -113,7 +114,13 @@ def _due(given: str) -> dict[str, object]:
     if not given:
         return {}
     span = parse_span(given)
-    return {"scheduled_at": given} if span is None else {"delay": span}
+    if span is not None:
+        return {"delay": span}
+    try:
+        return {"scheduled_at": parse_timestamp(given)}
+    except ValueError:
+        message = f"must be like 15m, 2h, 1d or 2026-11-20T08:00Z, got {given[:40]!r}"
+        raise ValidationError([Fault("due", "INVALID", message)]) from None
 
 
 _JOB = "/jobs/{job_id}"

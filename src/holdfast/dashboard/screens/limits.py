@@ -94,6 +94,9 @@ async def set_limit(visit: Visit) -> ActionDone:
         scope = f"{visit.given('kind', 'queue')}:{visit.given('name')}"
     per = visit.given("per")
     span = parse_span(per) if per else timedelta(seconds=1)
+    if not (visit.given("concurrency") or visit.given("rate")):
+        message = "needs a number, unless Starts has one"
+        raise ValidationError([Fault("concurrency", "REQUIRED", message)])
     if not span:
         message = f"must be like 1s, 1m or 1h, got {shown(per)}"
         raise ValidationError([Fault("per", "INVALID", message)])

@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.dashboard.masking import not_json
 from holdfast.dashboard.visits import PAYLOAD_FORM, Action, ActionDone, Visit
-from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.errors import NotFoundError, ValidationError
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
 
-KEPT = ("name", "type", "expression", "tz", "missed", "queue")
-"""Fields that the page has again after a mistake; a payload does not go into an address."""
 EXAMPLES = (
     ("0 7 * * MON-FRI", "at 7:00 on workdays"),
     ("*/15 * * * *", "every 15 minutes"),
@@ -40,9 +39,8 @@ class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def blank_form(visit: Visit) -> ScheduleForm:
-    """Return a new form, with what was given before a mistake."""
-    given = {name: visit.asked(name)[:500] for name in KEPT if visit.asked(name)}
-    return msgspec.structs.replace(ScheduleForm(), **given)
+    """Return a new form."""
+    return ScheduleForm()
 
 
 def form_of(schedule: ScheduleInfo) -> ScheduleForm:
@@ -64,24 +62,18 @@ def _pretty(payload: object) -> str:
 
 
 async def create(visit: Visit) -> ActionDone:
-    """Create a schedule; after a mistake, lead back to the form."""
+    """Create a schedule."""
     name = visit.given("name")
-    try:
-        await visit.operations.schedules.create(
-            name,
-            visit.given("type"),
-            visit.given("expression"),
-            tz=visit.given("tz") or "UTC",
-            payload=_payload(visit),
-            missed=visit.given("missed") or MissedRuns.ONE,
-            paused=visit.given("paused") == "1",
-            options=_options(visit, {}),
-        )
-    except ValidationError as error:
-        faults = "; ".join(f"{fault.field} {fault.message}" for fault in error.faults)
-        kept = {field: visit.given(field)[:500] for field in KEPT}
-        message = f"Not created: {faults}."
-        return ActionDone(message=message, failed=True, to=("new-schedule",), query=kept)
+    await visit.operations.schedules.create(
+        name,
+        visit.given("type"),
+        visit.given("expression"),
+        tz=visit.given("tz") or "UTC",
+        payload=_payload(visit),
+        missed=visit.given("missed") or MissedRuns.ONE,
+        paused=visit.given("paused") == "1",
+        options=_options(visit, {}),
+    )
     return ActionDone(message=f"Schedule {name} is created.", to=("schedules", name))
 
 
@@ -123,7 +115,7 @@ def _payload(visit: Visit) -> Any:
     try:
         return msgspec.json.decode(given)
     except msgspec.DecodeError as error:
-        raise ValidationError([Fault("payload", "INVALID", f"must be JSON: {error}")]) from None
+        raise ValidationError([not_json(given, str(error))]) from None
 
 
 def _options(visit: Visit, before: Mapping[str, object]) -> dict[str, object]:

@@ -42,7 +42,7 @@ function morph(now, next) {
       if (match.nodeValue !== wanted.nodeValue) match.nodeValue = wanted.nodeValue;
     } else if (!match.contains(document.activeElement) || !/^(INPUT|SELECT|TEXTAREA)$/.test(match.tagName)) {
       morphAttributes(match, wanted);
-      if (!(match.tagName === "FORM" && match.contains(document.activeElement))) morph(match, wanted);
+      if (!(match.tagName === "FORM" && (match.contains(document.activeElement) || $(".refused", match)))) morph(match, wanted);
     }
   }
   while (at) {
@@ -311,6 +311,7 @@ for (const step of $$(".canvas .current")) {
   const canvas = step.closest(".canvas"), box = step.getBoundingClientRect(), frame = canvas.getBoundingClientRect();
   canvas.scrollBy(box.left + box.width / 2 - frame.left - frame.width / 2, box.top + box.height / 2 - frame.top - frame.height / 2);
 }
+if (body.dataset.here) history.replaceState(null, "", body.dataset.here);
 if (location.search.includes("notice=")) {
   const here = new URL(location);
   here.searchParams.delete("notice");

@@ -54,6 +54,14 @@ async def test_workers_show_where_and_what_they_run(any_site: Site) -> None:
     assert "1 job running" in text
 
 
+async def test_slots_of_a_drained_worker_count_with_its_jobs(site: Site, guest: Guest) -> None:
+    await present(site, slots=2, running=2, draining=True)
+
+    text = text_of(await guest.get("/workers"))
+
+    assert "2 of 2 slots in use" in text
+
+
 async def test_worker_is_drained_and_undrained(any_site: Site) -> None:
     guest = Guest(any_site)
     await present(any_site)

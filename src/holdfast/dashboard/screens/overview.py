@@ -85,7 +85,7 @@ async def overview(visit: Visit) -> OverviewView:
         paused_ready=sum(row.activity.ready for row in rows if row.paused),
         oldest=max((age for age in ages if age is not None), default=None),
         running=sum(row.activity.running for row in rows),
-        slots=sum(worker.slots for worker in present if not worker.draining),
+        slots=sum(worker.slots for worker in present),
         workers=len(present),
         failed=sum(series.total.failed),
         completed=sum(series.total.completed),

@@ -63,7 +63,7 @@ async def workers(visit: Visit) -> WorkersView:
         rows=shown,
         part=part,
         running=sum(each.running for each in found),
-        slots=sum(each.slots for each in found if not each.draining),
+        slots=sum(each.slots for each in found),
         draining=sum(each.draining for each in found),
         leaked=sum(each.leaked_threads for each in found),
         memory=sum(each.memory for each in found),

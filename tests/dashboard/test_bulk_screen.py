@@ -6,7 +6,10 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from tests.dashboard.visitor import Guest, failed_job, text_of
+from holdfast import Holdfast
+from holdfast.runtime.clock import ManualClock
+from holdfast.store import MemoryStore
+from tests.dashboard.visitor import Guest, dashboard_site, failed_job, text_of
 
 if TYPE_CHECKING:
     from tests.http.site import Site
@@ -77,6 +80,25 @@ async def test_focus_is_not_on_what_destroys(site: Site, guest: Guest) -> None:
     assert {"retry": True, "cancel": False, "delete": False} == {
         action: b"autofocus" in body for action, body in pages.items()
     }
+
+
+async def test_failure_offers_to_retry_only_those_of_the_window() -> None:
+    clock = ManualClock()
+    async with dashboard_site(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        guest = Guest(site)
+        old = await failed_job(site)
+        clock.advance(7200)
+        new = await failed_job(site)
+        group = (await site.get("/api/v1/failures/groups")).json["groups"][0]["group"]
+
+        page = await guest.get(f"/failures/{group}")
+        links = re.findall(r'href="(/bulk[^"]*)"[^>]*>(Retry[^<]*)', unescape(page.body.decode()))
+        preview = await guest.get(links[0][0])
+
+    assert ["Retry the 1 of this time…", "Retry all 2 jobs…"] == [words for _, words in links]
+    assert f"/jobs/{new}" in preview.body.decode()
+    assert f"/jobs/{old}" not in preview.body.decode()
+    assert f'href="/failures/{group}">Back' in preview.body.decode()
 
 
 async def test_deleting_more_than_a_thousand_needs_a_ticked_box(site: Site, guest: Guest) -> None:

@@ -31,14 +31,25 @@ QUALIFIERS = {
     "tag": "tag.NAME:VALUE, such as tag.tenant:acme",
     "priority": "critical, high, normal, low, bulk",
     "id": "the id of a job, or how it begins",
-    "code": "the code of a failure, such as SMTP_TIMEOUT",
-    "worker": "a worker, or a pattern such as web-*",
+    "code": "the code of a failure, such as SMTP_TIMEOUT or HTTP_*",
+    "worker": "a worker, or web-* for those that begin so: jobs that run on it now; beside"
+    " state:failed, jobs that it ran last",
     "correlation": "a correlation id",
     "group": "a failure group",
     "after": "submitted at or after: 1h, 2d, 2026-11-16 or a full time",
     "before": "submitted before: the same",
+    "changed": "changed state at or after: the same",
 }
 """What the box understands, and the values each takes."""
+
+PATTERNS = ("type", "queue")
+"""Qualifiers whose values may have * anywhere."""
+AT_END = ("code", "worker", "id")
+"""Qualifiers whose values may end with *."""
+_PATTERN_FAULT = {
+    True: "takes * only at its end",
+    False: "takes no pattern; a * that is meant goes in quotes",
+}
 
 _STATES = {look.slug: name for name, look in STATES.items()} | {
     look.label.lower().replace(" ", "-"): name for name, look in STATES.items()
@@ -52,6 +63,16 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     filter: JobFilter
     job_id: str = ""
     faults: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Words without a qualifier."""
+
+    def alternatives(self) -> tuple[str, ...]:
+        """Return what else its one word can mean, as searches."""
+        if len(self.words) != 1:
+            return ()
+        (word,) = self.words
+        others = (f"code:{word.rstrip('*')}*", f"queue:*{word}*", f"worker:{word.rstrip('*')}*")
+        return tuple(self.text.replace(word, other, 1) for other in others)
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -68,18 +89,26 @@ class _Terms:
         self.filter: dict[str, object] = {}
         self.job_id = ""
         self.faults: list[str] = []
+        self.words: list[str] = []
 
-    def add(self, name: str, value: str) -> None:
-        if name.startswith("tag."):
+    def add(self, name: str, given: str) -> None:
+        value = given.strip('"')
+        name = name if name.startswith("tag.") else name.lower()
+        if name not in PATTERNS and "*" in _before_end(name, value) and given == value:
+            self.faults.append(f"{name}: {_PATTERN_FAULT[name in AT_END]}, got {value!r}")
+        elif name.startswith("tag."):
             tags = cast("dict[str, str]", self.filter.setdefault("tags", {}))
             tags[name[4:]] = value
-            return
-        method = getattr(self, f"_add_{name.lower()}", None)
-        if method is None:
+        else:
+            self._add_other(name, value)
+
+    def _add_other(self, name: str, value: str) -> None:
+        method = getattr(self, f"_add_{name}", None)
+        if name not in QUALIFIERS or method is None:
             known = ", ".join(QUALIFIERS)
             self.faults.append(f"{name}: is not a qualifier; known are {known}")
         elif not value:
-            self.faults.append(f"{name}: needs a value: {QUALIFIERS[name.lower()]}")
+            self.faults.append(f"{name}: needs a value: {QUALIFIERS[name]}")
         else:
             method(value)
 
@@ -87,7 +116,10 @@ class _Terms:
         """A word without a qualifier is a job's id or its beginning if it can be, else a type."""
         if _WHOLE_ID.fullmatch(word) or _START_OF_ID.fullmatch(word):
             self._add_id(word)
+        elif word.startswith("-"):
+            self.faults.append(f"{word}: a search cannot leave jobs out, only narrow them down")
         else:
+            self.words.append(word)
             self._add_type(word if "*" in word else f"*{word}*")
 
     def _add_state(self, value: str) -> None:
@@ -126,6 +158,7 @@ class _Terms:
         if _WHOLE_ID.fullmatch(value):
             self.job_id = value
         else:
+            value = value.removesuffix("*")
             is_uuid = _START_OF_ID.fullmatch(value)
             self.filter["id_prefix"] = value.lower() if is_uuid else value
 
@@ -147,6 +180,9 @@ class _Terms:
     def _add_before(self, value: str) -> None:
         self._moment("created_before", "before", value)
 
+    def _add_changed(self, value: str) -> None:
+        self._moment("updated_after", "changed", value)
+
     def _moment(self, field: str, name: str, value: str) -> None:
         span = parse_span(value) if not re.match(r"\d{4}-", value) else None
         if span is not None:
@@ -167,7 +203,7 @@ def parse(
     terms = _Terms(now, types, queues)
     for name, value, word in _WORD.findall(text.replace("\x00", "")[:2000]):
         if name:
-            terms.add(name, value.strip('"'))
+            terms.add(name, value)
         else:
             terms.word(word)
     return SearchQuery(
@@ -175,7 +211,13 @@ def parse(
         filter=cast("JobFilter", terms.filter),
         job_id=terms.job_id,
         faults=tuple(terms.faults),
+        words=tuple(terms.words),
     )
+
+
+def _before_end(name: str, value: str) -> str:
+    """Return the part of a value that may have no pattern."""
+    return value[:-1] if name in AT_END else value
 
 
 def with_state(text: str, state: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.api.errors import RequestError
 from holdfast.api.jobs import visible_failure, visible_job
+from holdfast.dashboard.formats import iso
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import NotFoundError
 from holdfast.model.failure_groups import OTHER, FailureGroup, FailureGroups
@@ -53,6 +54,9 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     exact: bool
     query: str
+    recent: int
+    """How many of the jobs failed in the window."""
+    recent_query: str
 
 
 def _window(visit: Visit) -> tuple[str, timedelta]:
@@ -105,6 +109,8 @@ async def group(visit: Visit) -> GroupView:
         total=len(same.jobs),
         exact=same.next_cursor is None,
         query=f"group:{id_}",
+        recent=sum(job.updated_at >= found.since for job in same.jobs),
+        recent_query=f"group:{id_} changed:{iso(found.since)}",
     )
 
 

@@ -177,6 +177,24 @@ async def test_page_that_is_not_there_says_so_and_a_job_may_have_been_deleted(
     assert "It may have been deleted" in job
 
 
+async def test_codes_and_workers_are_searched_as_the_help_says(any_site: Site) -> None:
+    guest = Guest(any_site)
+    failed = await failed_job(any_site, code="HTTP_503")
+    running = await any_site.submit("report")
+    await any_site.claim()
+
+    by_code = await guest.get("/jobs?q=code:HTTP_*")
+    nothing = await guest.get("/jobs?q=HTTP_503")
+    runs = await guest.get("/jobs?q=worker:w")
+    ran = await guest.get("/jobs?q=worker:w+state:failed")
+
+    assert f'href="/jobs/{failed}"' in by_code.body.decode()
+    assert b'href="/jobs?q=code%3AHTTP_503%2A"' in nothing.body
+    assert f'href="/jobs/{running}"' in runs.body.decode()
+    assert f'href="/jobs/{failed}"' not in runs.body.decode()
+    assert f'href="/jobs/{failed}"' in ran.body.decode()
+
+
 async def test_wrong_search_says_what_is_known(guest: Guest) -> None:
     page = await guest.get("/jobs?q=colour:red+state:purple")
 

@@ -84,7 +84,11 @@ def test_search_reads_every_qualifier() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["state:", "state:purple", "colour:red", "priority:9", "after:soon", "before:99-99"]
+    "text",
+    [
+        *("state:", "state:purple", "colour:red", "priority:9", "after:soon", "before:99-99"),
+        *("-type:email.send", "-email", "code:HTTP_*_5", "tag.tenant:ac*", "correlation:a*"),
+    ],
 )
 def test_search_says_what_it_does_not_understand(text: str) -> None:
     assert 1 == len(parse(text, now=NOW).faults)
@@ -95,6 +99,21 @@ def test_pattern_without_a_match_finds_nothing_instead_of_everything() -> None:
 
     assert ["email.send"] != query.filter["types"]
     assert query.filter["types"]
+
+
+def test_patterns_are_taken_where_they_work() -> None:
+    query = parse('code:HTTP_* worker:web-* id:3F2a1b2c* tag.a:"*"', now=NOW)
+
+    assert () == query.faults
+    assert "3f2a1b2c" == query.filter["id_prefix"]
+    assert {"a": "*"} == query.filter["tags"]
+
+
+def test_word_alone_can_mean_something_else() -> None:
+    query = parse("state:failed SMTP", now=NOW)
+
+    assert "state:failed code:SMTP*" in query.alternatives()
+    assert () == parse("one two", now=NOW).alternatives()
 
 
 def test_hostile_search_is_bounded() -> None:

@@ -37,7 +37,9 @@ _FILTERS = (
     click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only with this tag."),
     click.option("--correlation-id", metavar="ID", help="Only with this correlation id."),
     click.option("--id-prefix", metavar="TEXT", help="Only ids that begin so."),
-    click.option("--code", help="Failed with this code; without --state, those failed now."),
+    click.option(
+        "--code", help="Failed with this code, or CODE*; without --state, those failed now."
+    ),
     click.option("--worker", help="Of this worker; without --state, those that run."),
     click.option("--created-after", metavar="TIME", help="Submitted at or after this time."),
     click.option("--created-before", metavar="TIME", help="Submitted before this time."),

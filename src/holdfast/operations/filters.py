@@ -34,7 +34,8 @@ class JobFilter(TypedDict, total=False):
     id_prefix: str
     """Only jobs whose id begins with this."""
     code: str
-    """Only jobs that failed with this code; without ``states``, those failed now."""
+    """Only jobs that failed with this code, or with codes that begin so if it ends with ``*``;
+    without ``states``, those failed now."""
     worker: str
     """Only jobs of this worker, or of workers that begin so if it ends with ``*``; without
     ``states``, those that run."""

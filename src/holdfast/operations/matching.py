@@ -70,7 +70,7 @@ def predicate(wanted: JobFilter) -> Predicate | None:
         failure = job.failure
         if group and (failure is None or group_of(job.type, failure) != group):
             return False
-        if code and (failure is None or failure.code != code):
+        if code and (failure is None or not _named(failure.code, code)):
             return False
         return not worker or (job.lease is not None and _named(job.lease.worker, worker))
 

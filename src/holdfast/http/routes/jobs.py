@@ -69,7 +69,8 @@ FILTERS = (
     Field(
         name="code",
         schema=_TEXT,
-        description="Failed with this code; without states, the jobs that are failed now.",
+        description="Failed with this code; with * at its end, with codes that begin so. Without"
+        " states, the jobs that are failed now.",
     ),
     Field(
         name="worker",

@@ -15,7 +15,7 @@ from holdfast.dashboard.visits import Action, Visit
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.http.audit import Audit, detail_of
 
-MOST_NOTED = 2048
+MOST_NOTED = 8192
 """Characters of a field that the audit log looks at; it keeps fewer."""
 
 

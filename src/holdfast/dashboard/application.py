@@ -233,7 +233,7 @@ class Dashboard:
             return view
         if isinstance(view, tuple):  # the segments of another page
             return redirection(url(*view))
-        return self._pages.screen(
+        return await self._pages.screen(
             screen,
             view,
             self._pages.common(request.scope, url, visitor, screen),
@@ -293,7 +293,8 @@ class Dashboard:
         if not isinstance(reply, WebReply) or reply.status != 200:
             return None
         action = request.url(*request.segments)
-        html = refilled(reply.body.decode(), action, form=form, faults=faults)
+        page = reply.body.decode()
+        html = await asyncio.to_thread(refilled, page, action, form=form, faults=faults)
         if html is None:
             return None
         html = html.replace("<body ", f'<body data-here="{escape(place)}" ', 1)
@@ -321,8 +322,7 @@ class Dashboard:
         view = await screen.view(visit)
         if isinstance(view, tuple | WebReply):
             return {}
-        fragments: Mapping[str, str] = self._pages.fragments(screen, view, visit.common)
-        return fragments
+        return await self._pages.fragments(screen, view, visit.common)
 
     def _static(self, segments: tuple[str, ...]) -> WebReply:
         found = self._statics.files.get(segments[-1]) if len(segments) == 2 else None

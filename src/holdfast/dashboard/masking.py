@@ -49,7 +49,7 @@ def not_json(text: str, why: str) -> Fault:
     """Return what is wrong with a payload that is not JSON, and where."""
     try:
         json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # a number of too many digits, too
         why = str(error)
     except RecursionError:
         pass

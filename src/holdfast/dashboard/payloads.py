@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.dashboard.masking import NumberText, masked, read_json
 from holdfast.model.status import JobStatus
-from holdfast.observe.redaction import Redaction
+from holdfast.observe.redaction import LONGEST_SECRET, Redaction
+from holdfast.observe.secrets import MASK
+from holdfast.runtime.off_loop import off_loop
 
 MOST_BYTES = 262_144
 """A larger value is shown as the beginning of its text."""
 MOST_TEXT = 20_000
 """Characters of one text."""
 MOST_NODES = 2000
-"""Values of one tree."""
+"""Values of one tree; no others are masked."""
 DEEPEST = 30
+EXPENSE = 32
+"""Masking a byte and making nodes of it takes as long as reading so many bytes."""
 
 
 class ShownJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,27 +59,44 @@ class ShownValue(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
+async def shown_beside(value: object, redaction: Redaction) -> ShownValue:
+    """Return a value for a page; a large one is masked beside the event loop."""
+    size = len(bytes(value)) if isinstance(value, msgspec.Raw | bytes) else MOST_BYTES
+    return await off_loop(EXPENSE * size, partial(shown_value, value, redaction))
+
+
 def shown_value(value: object, redaction: Redaction) -> ShownValue:
     """Return a value for a page; ``value`` is undecoded JSON, bytes, or nothing."""
     if isinstance(value, bytes):
         return ShownValue(
             text=value[:200].hex(" "), bytes=len(value), note="bytes, not JSON: the first 200"
         )
-    data = bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)
+    try:
+        data = bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)
+    except RecursionError:
+        return ShownValue(note="nested too deeply to be shown")
     if len(data) > MOST_BYTES:
-        text = redaction.text(data[:MOST_TEXT].decode("utf-8", "replace"))
-        return ShownValue(text=text, bytes=len(data), note=f"the first {MOST_TEXT:,} characters")
+        note = f"the first {MOST_TEXT:,} characters"
+        return ShownValue(text=_beginning(data, redaction), bytes=len(data), note=note)
     try:
         decoded = read_json(data)
     except (ValueError, RecursionError):
-        text = redaction.text(data[:MOST_TEXT].decode("utf-8", "replace"))
+        text = _beginning(data, redaction)
         return ShownValue(text=text, bytes=len(data), note="not readable as JSON")
     return ShownValue(tree=_Tree(redaction).node("", decoded, 0), bytes=len(data))
 
 
+def _beginning(data: bytes, redaction: Redaction) -> str:
+    text = data[: 4 * (MOST_TEXT + LONGEST_SECRET)].decode("utf-8", "replace")
+    return redaction.beginning(text, MOST_TEXT)
+
+
 def formatted(job: JobStatus, payload: object, hook: Callable[[ShownJob], str]) -> ShownValue:
     """Return what a hook makes of a payload."""
-    decoded = msgspec.json.decode(payload) if isinstance(payload, msgspec.Raw) else payload
+    try:
+        decoded = msgspec.json.decode(payload) if isinstance(payload, msgspec.Raw) else payload
+    except RecursionError:
+        return ShownValue(note="nested too deeply to be shown")
     job_id, type_, queue = job.job_id, job.type, job.queue
     given = ShownJob(job_id=job_id, type=type_, queue=queue, tags=job.tags, payload=decoded)
     return ShownValue(text=str(hook(given))[:MOST_TEXT])
@@ -109,12 +131,14 @@ class _Tree:
         return JsonNode(kind=kind, name=name, children=tuple(children), size=len(items))
 
     def _scalar(self, name: str, value: Any) -> JsonNode:
-        if isinstance(value, str):
+        if isinstance(value, NumberText) and len(value) <= MOST_TEXT:
             text = masked(value, self._redaction, name)
             if isinstance(text, NumberText):
                 return JsonNode(kind="number", name=name, text=text)
-            cut = text[:MOST_TEXT]
-            more = f" … {len(text) - len(cut):,} more characters" if len(cut) < len(text) else ""
+        if isinstance(value, str):
+            cut = self._redaction.beginning(value, MOST_TEXT, name)
+            left = len(value) - MOST_TEXT
+            more = f" … {left:,} more characters" if left > 0 and cut != MASK else ""
             quoted = json.dumps(cut, ensure_ascii=False) + more
             return JsonNode(kind="text", name=name, text=quoted)
         return JsonNode(kind="word", name=name, text=json.dumps(value))

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.api.responses import AuditEntry
 from holdfast.http.permissions import Caller
-from holdfast.observe.redaction import Redaction
+from holdfast.observe.redaction import LONGEST_SECRET, Redaction
 from holdfast.store import RecordWrite, Store
 from holdfast.store.damage import readable
 
@@ -87,9 +87,8 @@ def detail_of(body: bytes, redaction: Redaction) -> str:
     else:
         fields.pop("payload", None)
         kept = msgspec.json.encode(fields)
-    # A secret that the end of the text cuts in two would not be recognised.
-    text = kept[: 2 * MAX_DETAIL].decode("utf-8", "replace").replace("\x00", "")
-    return redaction.text(text)[:MAX_DETAIL]
+    text = kept[: 4 * (MAX_DETAIL + LONGEST_SECRET)].decode("utf-8", "replace")
+    return redaction.beginning(text.replace("\x00", ""), MAX_DETAIL)
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -21,6 +21,9 @@ VARIABLE = "HOLDFAST_REDACT_NAMES"
 REPEATED = 128
 """How many texts that come again and again, such as the frames of a trace, are masked once."""
 
+LONGEST_SECRET = 4500
+"""Characters of the longest secret that is recognised only with what follows it."""
+
 
 class Redaction:
     """Masks values by the usual names, by further ``names``, and by a hook.
@@ -43,6 +46,18 @@ class Redaction:
         """Return a text with its secrets masked."""
         text = self._spellings.mask(text)
         return text if self._hook is None else self._hook(text)
+
+    def beginning(self, text: str, limit: int, name: str = "") -> str:
+        """Return the masked beginning of the text of a field, of at most ``limit`` characters.
+
+        Only a little more is read. Its end is left out: there, a secret may be cut in two and not
+        be recognised.
+        """
+        if name and self._spellings.names(name):
+            return MASK
+        if len(text) < limit + LONGEST_SECRET:
+            return self.text(text)[:limit]
+        return self.text(text[: limit + LONGEST_SECRET])[:-LONGEST_SECRET][:limit]
 
     def fields(self, fields: Mapping[str, object]) -> dict[str, object]:
         """Return fields with the values of secret names masked, and texts redacted."""

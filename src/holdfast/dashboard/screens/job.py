@@ -11,7 +11,7 @@ from holdfast.api.jobs import visible_failure, visible_job
 from holdfast.api.responses import AuditEntry
 from holdfast.dashboard.formats import duration
 from holdfast.dashboard.graphs import GraphLayout, layout, nearby
-from holdfast.dashboard.payloads import ShownValue, formatted, shown_value
+from holdfast.dashboard.payloads import ShownValue, formatted, shown_beside
 from holdfast.dashboard.screens.copies import may_copy
 from holdfast.dashboard.screens.job_actions import ACTIONS
 from holdfast.dashboard.sentences import SentencePart, sentence_parts
@@ -116,7 +116,7 @@ async def job(visit: Visit) -> JobPageView:
     (edges,), (lines,) = await store.history([job_id]), await store.logs([job_id])
     found = visible_job(job_status(stored, history=edges, as_text=True), traces=traces)
     steps = _steps((found.history or ())[-MOST_EDGES:], now, ended=found.state in TERMINAL)
-    payload, hidden = _payload(visit, stored, found)
+    payload, hidden = await _payload(visit, stored, found)
     graph = await _graph(visit, found)
     sentence = sentence_parts(found, await explain(store, stored), now)
     whole = "".join(part.text for part in sentence)
@@ -134,7 +134,7 @@ async def job(visit: Visit) -> JobPageView:
         attempts=made,
         payload=payload,
         payload_hidden=hidden,
-        result=_result(visit, found),
+        result=await _result(visit, found),
         logs=tuple(LogEntry.of(line) for line in lines[-MOST_LINES:]),
         logs_left_out=max(0, len(lines) - MOST_LINES),
         graph=graph,
@@ -208,7 +208,7 @@ def _attempts(job: Job, edges: Sequence[Transition], *, traces: bool) -> tuple[A
     return tuple(reversed(visible_failure(details, traces=traces).attempts))
 
 
-def _payload(visit: Visit, stored: Job, found: JobStatus) -> tuple[ShownValue | None, str]:
+async def _payload(visit: Visit, stored: Job, found: JobStatus) -> tuple[ShownValue | None, str]:
     """Return the payload, or why it is not shown."""
     settings = visit.settings
     if not settings.show_payloads:
@@ -218,14 +218,14 @@ def _payload(visit: Visit, stored: Job, found: JobStatus) -> tuple[ShownValue | 
     payload = job_payload(stored, as_text=True).payload
     if settings.format_payload is not None:
         return formatted(found, payload, settings.format_payload), ""
-    return shown_value(payload, visit.service.app.redaction), ""
+    return await shown_beside(payload, visit.service.app.redaction), ""
 
 
-def _result(visit: Visit, found: JobStatus) -> ShownValue | None:
+async def _result(visit: Visit, found: JobStatus) -> ShownValue | None:
     result = found.result
     if result is None or found.state is not State.COMPLETED or not visit.settings.show_payloads:
         return None
-    return shown_value(result.output, visit.service.app.redaction)
+    return await shown_beside(result.output, visit.service.app.redaction)
 
 
 async def _graph(visit: Visit, found: JobStatus) -> JobGraph | None:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.dashboard.masking import not_json
-from holdfast.dashboard.visits import PAYLOAD_FORM, Action, ActionDone, Visit
-from holdfast.errors import NotFoundError, ValidationError
+from holdfast.dashboard.visits import MOST_PAYLOAD, PAYLOAD_FORM, Action, ActionDone, Visit
+from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
 
@@ -112,9 +112,11 @@ def _payload(visit: Visit) -> Any:
     given = visit.given("payload")
     if not given:
         return None
+    if len(given.encode()) > MOST_PAYLOAD:
+        raise ValidationError([Fault("payload", "INVALID", f"may have {MOST_PAYLOAD} bytes")])
     try:
         return msgspec.json.decode(given)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValidationError([not_json(given, str(error))]) from None
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.api.errors import RequestError
-from holdfast.dashboard.payloads import ShownValue, shown_value
+from holdfast.dashboard.payloads import ShownValue, shown_beside
 from holdfast.dashboard.screens.schedule_forms import ACTIONS as FORM_ACTIONS
 from holdfast.dashboard.screens.schedule_forms import ScheduleForm, blank_form, form_of
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
@@ -115,7 +115,7 @@ async def schedule(visit: Visit) -> SchedulePageView:
     redaction = visit.service.app.redaction
     return SchedulePageView(
         row=_row(found),
-        payload=shown_value(found.payload, redaction) if has_payload else None,
+        payload=await shown_beside(found.payload, redaction) if has_payload else None,
         form=form_of(found),
     )
 

@@ -1,0 +1,99 @@
+"""What pages and forms cost: nothing that a key may send or store holds the event loop for long.
+
+The calls of the site fail when a request holds the loop for more than 50 ms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from holdfast.dashboard.payloads import MOST_TEXT, shown_value
+from holdfast.model.job import Encoding
+from holdfast.observe.redaction import Redaction
+from tests.conformance.hand import make
+from tests.dashboard.visitor import text_of
+
+if TYPE_CHECKING:
+    from tests.dashboard.visitor import Guest
+    from tests.http.site import Site
+
+PAYLOADS = {
+    "integers": b"[" + b"1," * 130_000 + b"1]",
+    "texts": b"[" + b'"a",' * 64_000 + b'"a"]',
+    "secrets": b"{" + b",".join(b'"password%d":"x%d"' % (n, n) for n in range(10_000)) + b"}",
+    "a text of addresses": b'"' + b"postgres://a:b@c " * 7000 + b'"',
+    "a text of names": b'"' + b"password= " * 13_000 + b'"',
+    "lists": b"[" + b"[]," * 85_000 + b"1]",
+}
+
+
+@pytest.mark.parametrize("what", PAYLOADS)
+async def test_pages_and_copies_of_large_payloads_keep_the_loop_free(
+    site: Site, guest: Guest, what: str
+) -> None:
+    made = make("large", now=site.store.now())
+    job = replace(made, payload=PAYLOADS[what], encoding=Encoding.JSON)
+    await site.store.add([job])
+
+    page, form = await guest.get(f"/jobs/{job.id}"), await guest.get(f"/jobs/{job.id}/copy")
+    fields = {"type": "a", "copy_of": job.id, "payload": PAYLOADS[what].decode()}
+    done = await guest.post("/submit", fields)
+
+    assert [200, 200, 303] == [page.status, form.status, done.status]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ["[" + "1," * 60_000, "\x01" * 260_000, "9" * 262_000, "[" * 131_000 + "]" * 131_000],
+    ids=["integers", "controls", "a number", "brackets"],
+)
+async def test_hostile_payload_of_a_form_is_refused_with_a_free_loop(
+    guest: Guest, payload: str
+) -> None:
+    await guest.get("/new-schedule")
+
+    for action in ("/submit", "/new-schedule/create"):
+        reply = await guest.post(action, {"type": "a", "payload": payload, "back": "/jobs"})
+        assert reply.status in (303, 422)
+
+
+async def test_payload_of_a_form_is_bounded(site: Site, guest: Guest) -> None:
+    await guest.get("/new-schedule")
+    payload = "[" + "1," * 131_071 + "1]"
+
+    reply = await guest.post("/submit", {"type": "a", "payload": payload, "back": "/jobs"})
+
+    assert "payload may have 262144 bytes" in text_of(await guest.follow(reply))
+    assert [] == (await site.get("/api/v1/jobs")).json["jobs"]
+
+
+def test_only_what_is_shown_is_masked() -> None:
+    read: list[int] = []
+
+    def noted(text: str) -> str:
+        read.append(len(text))
+        return text
+
+    redaction = Redaction(hook=noted)
+
+    shown_value(msgspec.Raw(b"[" + b'"abc",' * 40_000 + b'"abc"]'), redaction)
+    shown_value(msgspec.Raw(b'"' + b"x" * 200_000 + b'"'), redaction)
+    shown_value(msgspec.Raw(b'"' + b"x" * 2_000_000 + b'"'), redaction)
+
+    assert 60_000 > sum(read)
+
+
+@pytest.mark.parametrize("shift", range(0, 60, 7))
+def test_secret_at_the_end_of_what_is_shown_stays_hidden(shift: int) -> None:
+    before = "https://u:" + "p" * 3000 + "@h/ " + "x" * (MOST_TEXT + shift)
+    text = before + " postgres://user:hunter2hunter2hunter2hunter2hunter2hunter2hunter2@db " * 400
+
+    for size in range(MOST_TEXT - 40, MOST_TEXT + 40, 5):
+        shown = Redaction().beginning(text, size)
+        assert size >= len(shown)
+        assert "hunter" not in shown
+        assert "hunter" not in Redaction().beginning(text[: size + 9000], size)

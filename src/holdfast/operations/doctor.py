@@ -5,7 +5,7 @@ Only reads. The cost is a few reads, however many jobs have ended.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
 from holdfast.encryption.envelope import unwrap
@@ -13,7 +13,7 @@ from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
 from holdfast.model.versions import awaits_version
-from holdfast.model.workers import WorkerInfo
+from holdfast.model.workers import WorkerInfo, catch_all_name
 from holdfast.operations.clock_reports import clock_findings
 from holdfast.operations.quarantine import failing, quarantined
 from holdfast.operations.workers import is_led, workers
@@ -131,17 +131,16 @@ async def _unserved(
         if tally.state is State.SCHEDULED and tally.count:
             kind = (tally.queue, tally.type)
             ready[kind] = ready.get(kind, 0) + tally.count
-    claiming = [worker for worker in present if not worker.draining]
+    claiming = _served(worker for worker in present if not worker.draining)
+    by_any = _served(present)
     unserved = {
-        (queue, type_): count
-        for (queue, type_), count in ready.items()
-        if queue not in paused and not any(w.serves(queue, type_) for w in claiming)
+        kind: count
+        for kind, count in ready.items()
+        if kind[0] not in paused and not _is_served(kind, claiming)
     }
     found = [
-        _drained(queue, type_, count)
-        if any(w.serves(queue, type_) for w in present)
-        else _no_worker(queue, type_, count)
-        for (queue, type_), count in sorted(unserved.items())
+        (_drained if _is_served(kind, by_any) else _no_worker)(*kind, count)
+        for kind, count in sorted(unserved.items())
     ]
     waiting = _by_queue({kind: n for kind, n in ready.items() if kind[0] in paused})
     found += [
@@ -160,6 +159,14 @@ async def _unserved(
             f"{_number(len(present), 'worker')}; every ready job has one that can run it.",
         )
     ]
+
+
+def _served(workers: Iterable[WorkerInfo]) -> set[tuple[str, str]]:
+    return {(queue, type_) for w in workers for queue in w.queues for type_ in w.types}
+
+
+def _is_served(kind: tuple[str, str], served: Set[tuple[str, str]]) -> bool:
+    return kind in served or (kind[0], catch_all_name(kind[0])) in served
 
 
 def _no_worker(queue: str, type_: str, count: int) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -25,6 +26,10 @@ class ShownFinding(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     query: str = ""
     """What the list of jobs searches."""
+    alike: tuple[ShownFinding, ...] = ()
+    """The first of those that it stands for; empty: it is one finding."""
+    count: int = 1
+    """How many findings it stands for."""
 
 
 def shown_finding(finding: Finding) -> ShownFinding:
@@ -39,6 +44,43 @@ def shown_finding(finding: Finding) -> ShownFinding:
         label=label,
         path=path,
         query=query,
+    )
+
+
+SEPARATE = 3
+"""So many findings of one check are shown one by one; more become one."""
+FIRST = 5
+_KINDS = {
+    "workers": "kinds of ready jobs have no worker that takes them",
+    "queue": "paused queues have ready jobs",
+    "threads": "workers have threads that go on after a timeout",
+    "versions": "types of jobs wait for a worker of another version",
+    "quarantine": "items were set aside because they cannot be read",
+    "services": "maintenance services fail again and again",
+}
+
+
+def shown_findings(findings: Sequence[Finding]) -> tuple[ShownFinding, ...]:
+    """Return findings as a page shows them: many of one check and level are one."""
+    checks: dict[tuple[str, Level], list[Finding]] = {}
+    for each in findings:
+        checks.setdefault((each.name, each.level), []).append(each)
+    return tuple(shown for found in checks.values() for shown in _shown(found))
+
+
+def _shown(found: Sequence[Finding]) -> Iterator[ShownFinding]:
+    """Yield what is shown for the findings of one check."""
+    if len(found) <= SEPARATE:
+        yield from map(shown_finding, found)
+        return
+    first = found[0]
+    yield ShownFinding(
+        name=first.name,
+        text=f"{count(len(found))} {_KINDS.get(first.name, f'findings about {first.name}')}.",
+        is_error=first.level is Level.ERROR,
+        advice=(),
+        alike=tuple(map(shown_finding, found[:FIRST])),
+        count=len(found),
     )
 
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.dashboard.findings import ShownFinding, shown_finding
+from holdfast.dashboard.findings import ShownFinding, shown_findings
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.http.service import Service
 from holdfast.model.job import State
@@ -75,7 +75,7 @@ async def overview(visit: Visit) -> OverviewView:
     lines = series.by_queue or {}
     rows = [_row(queue, lines.get(queue.name)) for queue in found if not is_internal(queue.name)]
     rows.sort(key=_urgency)
-    findings = await _findings(visit)
+    findings = shown_findings(await _findings(visit))
     ages = [row.activity.oldest_ready_seconds for row in rows if not row.paused]
     return OverviewView(
         queues=tuple(rows[:MOST_QUEUES]),
@@ -90,8 +90,8 @@ async def overview(visit: Visit) -> OverviewView:
         failed=sum(series.total.failed),
         completed=sum(series.total.completed),
         submitted=sum(series.total.submitted),
-        findings=tuple(map(shown_finding, findings[:MOST_FINDINGS])),
-        more_findings=len(findings[MOST_FINDINGS:]),
+        findings=findings[:MOST_FINDINGS],
+        more_findings=sum(each.count for each in findings[MOST_FINDINGS:]),
         is_empty=not any(sum(queue.counts.values()) for queue in found),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.responses import AuditEntry
-from holdfast.dashboard.findings import ShownFinding, shown_finding
+from holdfast.dashboard.findings import ShownFinding, shown_finding, shown_findings
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.http.api_keys import list_keys
 from holdfast.http.audit import Audit
@@ -58,7 +58,7 @@ async def doctor(visit: Visit) -> DoctorView:
     problems = [each for each in found if each.level is not Level.OK]
     problems.sort(key=lambda each: each.level is not Level.ERROR)
     return DoctorView(
-        problems=tuple(map(shown_finding, problems[:LISTED])),
+        problems=shown_findings(problems),
         count=len(problems),
         fine=tuple(shown_finding(each) for each in found if each.level is Level.OK),
         errors=sum(each.level is Level.ERROR for each in problems),

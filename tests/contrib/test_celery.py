@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 import uuid
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,12 +25,14 @@ from holdfast.contrib.celery import (
     Task,
     TaskRevokedError,
     UnsupportedError,
+    chain,
     chord,
     crontab,
     group,
 )
 from holdfast.contrib.celery.check import check
 from holdfast.contrib.celery.schedules import expression_of
+from holdfast.worker.loading import load_app
 from tests.processes import running
 
 SHOP = (Path(__file__).parent / "shop.py").read_text("utf-8")
@@ -381,3 +384,151 @@ def test_command_reports_findings_and_the_application_has_none(tmp_path: Path) -
     assert "p.py:12: the task option soft_time_limit: use time_limit" in bad.output
     assert "1 file uses Celery; no findings" in good.output
     assert missing.exit_code != 0
+
+
+def test_get_of_a_chain_or_chord_raises_what_the_failed_task_raised(tmp_path: Path) -> None:
+    app = _app(tmp_path)
+
+    @app.task(name="fail")
+    def fail(number: int) -> int:
+        raise ValueError(f"no {number}")
+
+    @app.task(name="next")
+    def following(number: object) -> object:
+        return number
+
+    chained = chain(fail.s(1), following.s(), following.s()).apply_async()
+    joined = chord([following.s(1), fail.s(2)], following.s()).apply_async()
+    asyncio.run(_work(app))
+
+    for result, message in ((chained, "no 1"), (joined, "no 2")):
+        with pytest.raises(ValueError, match=message):
+            result.get(timeout=5)
+        assert "FAILURE" == result.state
+
+
+def test_what_is_not_there_names_what_to_use(tmp_path: Path) -> None:
+    app = _app(tmp_path)
+
+    @app.task(name="t")
+    def task() -> None: ...
+
+    for attempt, what in (
+        (lambda: task.map([1]), "map is not supported: submit group"),
+        (lambda: task.starmap([(1,)]), "starmap is not supported: submit group"),
+        (lambda: task.chunks([(1,)], 2), "chunks is not supported"),
+        (lambda: app.backend, "app.backend is not supported: a job keeps its own result"),
+        (lambda: app.AsyncResult("x").children, "children is not supported"),
+    ):
+        with pytest.raises(UnsupportedError, match=re.escape(what)):
+            attempt()
+
+
+def test_arguments_arrive_as_their_parameters_are_annotated(tmp_path: Path) -> None:
+    app, seen = _app(tmp_path), []
+
+    @app.task(name="typed", bind=True)
+    def typed(
+        self: Task, when: datetime, price: Decimal, *, key: uuid.UUID, data: bytes | None, text
+    ) -> None:
+        seen.extend([when, price, key, data, text, self.request.hostname])
+
+    @app.task(name="plain")
+    def plain(number: int, other: list[date]) -> None:
+        seen.extend([number, other])
+
+    now, key = datetime(2026, 1, 1, tzinfo=UTC), uuid.uuid4()
+    typed.delay(now, Decimal("1.50"), key=key, data=b"\x00x", text=now)
+    asyncio.run(_work(app))
+    plain.delay("not a number", [now.date()])
+    asyncio.run(_work(app))
+
+    text = "2026-01-01T00:00:00Z"
+    assert [now, Decimal("1.50"), key, b"\x00x", text] == seen[:5]
+    assert seen[5]
+    assert ["not a number", [now.date()]] == seen[6:]
+
+
+@pytest.mark.parametrize("initial", ["", "from .celery import app as celery_app\n"])
+def test_worker_finds_the_app_in_the_module_celery_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, initial: str
+) -> None:
+    name = f"usual_{len(initial)}"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text(initial, "utf-8")
+    (tmp_path / name / "celery.py").write_text(
+        "from holdfast.contrib.celery import Celery\n\napp = Celery(broker='memory://')\n", "utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert "memory://" == load_app(name).url
+
+
+USUAL = {
+    "shop/__init__.py": "",
+    "shop/celeryconfig.py": """
+from datetime import timedelta
+task_soft_time_limit = 5
+result_expires = 60
+task_acks_late = True
+own = 1
+beat_schedule = {
+    "good": {"task": "t", "schedule": timedelta(seconds=30)},
+    "bad": {"task": "t", "schedule": 45.0},
+    "worse": {"task": "t", "schedule": timedelta(minutes=7), "args": (1,)},
+}
+""",
+    "shop/celery.py": """
+from celery import Celery
+app = Celery("shop", broker="amqp://localhost//", include=["shop.tasks"])
+app.config_from_object("shop.celeryconfig")
+app.conf.task_serializer = "pickle"
+app.conf.result_serializer = "json"
+""",
+    "shop/tasks.py": """
+from celery import shared_task
+from celery.utils.log import get_task_logger
+from .celery import app
+@shared_task(bind=True)
+def add(self, x, y):
+    return self.request.hostname, self.request.parent_id, self.request.retries
+result = add.delay(1, 2)
+result.children, result.get(), [node.children for node in ()]
+add.map([(1, 2)]), map(str, []), frame.map(str)
+app.backend.get("x")
+""",
+    "shop/moved.py": "from holdfast.contrib.celery import Celery\napp = Celery()\napp.backend\n",
+}
+
+
+def test_settings_modules_and_names_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop").mkdir()
+    for name, text in USUAL.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    found, files = check(Path("shop"))
+    single = CliRunner().invoke(cli, ["celery", "check", "shop.moved"])
+
+    assert 3 == files
+    assert [
+        ("celery.py", 3, "a broker of amqp"),
+        ("celery.py", 5, "task_serializer='pickle'"),
+        ("celeryconfig.py", 3, "the setting task_soft_time_limit"),
+        ("celeryconfig.py", 4, "the setting result_expires"),
+        ("celeryconfig.py", 9, "an interval of 45 s"),
+        ("celeryconfig.py", 10, "an interval of 420 s"),
+        ("moved.py", 3, "app.backend"),
+        ("tasks.py", 7, "self.request.parent_id"),
+        ("tasks.py", 9, "children of a result"),
+        ("tasks.py", 10, "map()"),
+    ] == [(Path(each.path).name, each.line, each.what) for each in found]
+    assert (1, "shop/moved.py:3: app.backend: a job") == (single.exit_code, single.output[:35])
+
+
+def test_module_of_loggers_is_where_celery_has_it() -> None:
+    from holdfast.contrib.celery.utils.log import get_task_logger
+
+    assert "shop" == get_task_logger("shop").name

@@ -20,7 +20,7 @@ def celery() -> None:
 @celery.command()
 @click.argument("package")
 def check(package: str) -> None:
-    """List what in PACKAGE, a folder or a module, does not carry over to holdfast.
+    """List the code that does not carry over to holdfast. PACKAGE is a folder or a module.
 
     The code is read, not run. The exit code is 1 when something does not carry over.
     """
@@ -29,7 +29,8 @@ def check(package: str) -> None:
         text = f"{finding.path}:{finding.line}: {finding.what}: {finding.instead}"
         click.echo(plain(text, 500))
     if not files:
-        raise CommandError(f"nothing in {package!r} imports Celery", USAGE)
+        message = f"nothing in {package!r} imports Celery or holdfast.contrib.celery"
+        raise CommandError(f"{message}: there is nothing to change", USAGE)
     count = len(found)
     users = "1 file uses" if files == 1 else f"{files} files use"
     click.echo(f"{users} Celery; {count or 'no'} finding{'s' * (count != 1)}")
@@ -38,9 +39,10 @@ def check(package: str) -> None:
 
 
 def _place(package: str) -> Path:
-    path = Path(package)
-    if path.exists():
-        return path
+    inside = Path(*package.split("."))
+    for path in (Path(package), inside, inside.with_suffix(".py")):
+        if path.exists():
+            return path
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):

@@ -47,9 +47,16 @@ def _only_app(module_name: str) -> object:
     if len(apps) > 1:
         choice = " or ".join(f"{module_name}:{name}" for name in apps)
         raise AppNotFoundError(module_name, f"it holds several apps, name {choice}")
+    if not apps and _has_celery(module):  # where `celery -A` looks, too
+        return _only_app(f"{module_name}.celery")
     if not apps:
         raise AppNotFoundError(module_name, "the module holds no Holdfast app")
     return getattr(module, apps[0])
+
+
+def _has_celery(module: ModuleType) -> bool:
+    """Whether a module is a package with a module ``celery`` of its own."""
+    return hasattr(module, "__path__") and find_spec(f"{module.__name__}.celery") is not None
 
 
 def load_object(path: str) -> object:

@@ -6,8 +6,6 @@ supported raises ``UnsupportedError`` and names what to use instead.
 
 from __future__ import annotations
 
-import logging
-
 from holdfast.contrib.celery.app import Celery, shared_task
 from holdfast.contrib.celery.canvas import CelerySignature as Signature
 from holdfast.contrib.celery.canvas import chain, chord, group, signature
@@ -24,14 +22,9 @@ from holdfast.contrib.celery.exceptions import (
 from holdfast.contrib.celery.results import AsyncResult, EagerResult, GroupResult
 from holdfast.contrib.celery.schedules import crontab, schedule
 from holdfast.contrib.celery.task import CeleryTask as Task
+from holdfast.contrib.celery.utils.log import get_task_logger
 
 subtask = signature
-
-
-def get_task_logger(name: str) -> logging.Logger:
-    """Return a logger for a task; a worker adds job id, type and attempt to its lines."""
-    return logging.getLogger(name)
-
 
 __all__ = [
     "AsyncResult",

@@ -12,7 +12,13 @@ from typing import Any, NoReturn, overload
 from holdfast.app import Holdfast
 from holdfast.contrib.celery import current
 from holdfast.contrib.celery.canvas import Canvas, CelerySignature, signature
-from holdfast.contrib.celery.conf import Configuration, settings_of
+from holdfast.contrib.celery.conf import (
+    NOT_STORES,
+    STORES,
+    Configuration,
+    broker_scheme,
+    settings_of,
+)
 from holdfast.contrib.celery.eager import run
 from holdfast.contrib.celery.exceptions import UnsupportedError
 from holdfast.contrib.celery.handler import handler_of
@@ -25,7 +31,8 @@ from holdfast.model.submission import Submission
 from holdfast.tasks.options import MAIN, natural_type
 from holdfast.tasks.schedule import MissedRuns, cron_entry
 
-NOT_STORES = ("amqp", "pyamqp", "sqs", "kafka", "confluentkafka", "azureservicebus", "qpid")
+BACKEND = "a job keeps its own result: AsyncResult(id), or app.holdfast.get(id)"
+"""What to use in place of a result backend."""
 
 
 class Celery:
@@ -162,6 +169,11 @@ class Celery:
         body = inspect.unwrap(known.run) if known is not None else None
         return known_exception(getattr(body, "__globals__", {}), code, message)
 
+    @property
+    def backend(self) -> NoReturn:
+        """Refuse what this layer does not have."""
+        raise UnsupportedError("app.backend", BACKEND)
+
     def worker_main(self, *_: object) -> NoReturn:
         """Refuse what this layer does not have."""
         raise UnsupportedError("worker_main", "run: holdfast worker MODULE:APP")
@@ -232,12 +244,8 @@ class Celery:
         given = os.environ.get("HOLDFAST_URL") or self.conf.broker_url
         if given is None:
             return None
-        scheme = str(given).partition("://")[0].removeprefix("sqla+").partition("+")[0]
-        if scheme in NOT_STORES:
-            raise UnsupportedError(
-                f"a broker of {scheme}",
-                "set HOLDFAST_URL to a store: sqlite:///jobs.db, postgresql://... or redis://...",
-            )
+        if (scheme := broker_scheme(given)) in NOT_STORES:
+            raise UnsupportedError(f"a broker of {scheme}", STORES)
         return str(given).removeprefix("sqla+").removeprefix("db+")
 
     def __repr__(self) -> str:

@@ -104,6 +104,13 @@ OLD_NAMES = {
     "CELERY_ACCEPT_CONTENT": "accept_content",
 }
 
+KNOWN = frozenset({*READ, *ONLY, *ALWAYS_SO, *INSTEAD, *OLD_NAMES})
+"""The names that are read from a module of settings."""
+
+NOT_STORES = ("amqp", "pyamqp", "sqs", "kafka", "confluentkafka", "azureservicebus", "qpid")
+STORES = "set HOLDFAST_URL to a store: sqlite:///jobs.db, postgresql://... or redis://..."
+"""What to use in place of another broker."""
+
 POOLS = {"threads": "thread", "solo": "thread", "prefork": "process", "processes": "process"}
 
 
@@ -169,8 +176,12 @@ def settings_of(source: object, namespace: str | None) -> dict[str, object]:
             for name, value in found.items()
             if name.startswith(prefix)
         }
-    known = {*READ, *ONLY, *ALWAYS_SO, *INSTEAD, *OLD_NAMES}
-    return {name: value for name, value in found.items() if name in known}
+    return {name: value for name, value in found.items() if name in KNOWN}
+
+
+def broker_scheme(url: object) -> str:
+    """Return what kind of broker a URL leads to."""
+    return str(url).partition("://")[0].removeprefix("sqla+").partition("+")[0]
 
 
 def _imported(path: str) -> object:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from holdfast.contrib.celery.annotations import as_annotated
 from holdfast.contrib.celery.canvas import CelerySignature
 from holdfast.contrib.celery.exceptions import EXPIRED, Ignore, Reject, Retry
 from holdfast.contrib.celery.request import CeleryRequest, current
@@ -34,6 +35,7 @@ def handler_of(task: CeleryTask) -> Callable[..., object]:
         given = (*_results_before(context, after), *args)
         if (changed := context.restore(list[Any])) is not None:
             given, kwargs = tuple(changed[0]), changed[1]
+        given, kwargs = as_annotated(task.run, given, kwargs)
         links = _Links(task, context, link, link_error)
         return execute(task, request_of(task, context, given, kwargs), links)
 

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.runtime.host import HOST
 from holdfast.tasks.context import SyncJobContext
 
 
@@ -31,6 +32,11 @@ class CeleryRequest:
     def root_id(self) -> str | None:
         """The correlation id, which all jobs of a workflow share."""
         return self.correlation_id or self.id
+
+    @property
+    def hostname(self) -> str:
+        """The host that the task runs on."""
+        return HOST
 
     def get(self, name: str, default: object = None) -> Any:
         """Return a field by name."""

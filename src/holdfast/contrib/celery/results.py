@@ -5,12 +5,17 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from holdfast.contrib.celery.current import current_app
-from holdfast.contrib.celery.exceptions import EXPIRED, TaskFailureError, TaskRevokedError
+from holdfast.contrib.celery.exceptions import (
+    EXPIRED,
+    TaskFailureError,
+    TaskRevokedError,
+    UnsupportedError,
+)
 from holdfast.errors import NotFoundError
 from holdfast.model.job import TERMINAL, State
 from holdfast.model.status import JobStatus
@@ -27,6 +32,10 @@ STATES = {
     State.CANCELLED: "REVOKED",
 }
 """Celery's words for states; the others are PENDING."""
+
+DEPENDENCY_ENDED = "DEPENDENCY_ENDED"
+"""The code of the failure of a job that ends because another one did."""
+_UNHAPPY = TERMINAL - {State.COMPLETED}
 
 
 class AsyncResult:
@@ -128,13 +137,30 @@ class AsyncResult:
         """Delete the job, if it has ended."""
         self.app.holdfast.sync.delete(self.id)
 
+    @property
+    def children(self) -> NoReturn:
+        """Refuse what this layer does not have."""
+        raise UnsupportedError("AsyncResult.children", "read app.holdfast.graph(id)")
+
     def _error(self, job: JobStatus) -> Exception:
+        job = self._origin(job)
         failure = job.failure
         if job.state is State.CANCELLED or (failure is not None and failure.code == EXPIRED):
             return TaskRevokedError(failure.message if failure else "revoked")
         if failure is None:
             return TaskFailureError(job.state, "a task that it waited for did not complete")
         return self.app.exception(job.type, failure.code, failure.message)
+
+    def _origin(self, job: JobStatus) -> JobStatus:
+        """Return the job with whose failure a job ended that waited for it, or the job itself."""
+        while job.failure is not None and job.failure.code == DEPENDENCY_ENDED:
+            parents = [AsyncResult(each, app=self._app).job for each in job.depends_on]
+            failed = (each for each in parents if each is not None and each.state in _UNHAPPY)
+            origin = next(failed, None)
+            if origin is None:
+                return job
+            job = origin
+        return job
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AsyncResult) and self.id == other.id

@@ -224,6 +224,18 @@ class CeleryTask:
 
     add_to_chord = replace
 
+    def map(self, *_: object) -> NoReturn:
+        """Refuse what this layer does not have."""
+        raise UnsupportedError("map", "submit group(task.s(item) for item in items)")
+
+    def starmap(self, *_: object) -> NoReturn:
+        """Refuse what this layer does not have."""
+        raise UnsupportedError("starmap", "submit group(task.s(*item) for item in items)")
+
+    def chunks(self, *_: object) -> NoReturn:
+        """Refuse what this layer does not have."""
+        raise UnsupportedError("chunks", "submit a group of tasks that each take a list")
+
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """A hook: called before the task runs."""
 

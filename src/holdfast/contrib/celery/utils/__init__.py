@@ -1,0 +1,1 @@
+"""The modules of ``celery.utils`` that applications import."""

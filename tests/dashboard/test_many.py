@@ -78,11 +78,10 @@ async def test_many_warnings_of_one_check_are_one_with_the_first_of_them(
 ) -> None:
     await many_queues(site, 200)
 
-    page, overview = await guest.get("/doctor"), await guest.get("/overview")
+    page = await guest.get("/doctor")
 
     assert page.body.count(b'class="panel finding') < 5
     assert "200 kinds of ready jobs have no worker that takes them." in text_of(page)
     assert "The first 5 of 200; holdfast doctor lists all" in text_of(page)
     assert "in queue 'tenant-0004'" in text_of(page)
     assert "in queue 'tenant-0005'" not in text_of(page)
-    assert "200 kinds of ready jobs have no worker" in text_of(overview)

@@ -5,7 +5,7 @@ Only reads. The cost is a few reads, however many jobs have ended.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.encryption.envelope import unwrap
@@ -165,7 +165,7 @@ def _served(workers: Iterable[WorkerInfo]) -> set[tuple[str, str]]:
     return {(queue, type_) for w in workers for queue in w.queues for type_ in w.types}
 
 
-def _is_served(kind: tuple[str, str], served: Set[tuple[str, str]]) -> bool:
+def _is_served(kind: tuple[str, str], served: set[tuple[str, str]]) -> bool:
     return kind in served or (kind[0], catch_all_name(kind[0])) in served
 
 

@@ -50,7 +50,7 @@ PROMPT_WRITES = 64
 """How many writes in a row the threads of callers make: only that of the writer checkpoints."""
 
 LOOK_AGAIN = 0.1
-"""Seconds after which a write looks for the file before it begins, not only before it is reported."""
+"""Seconds after which a write looks for the file before it begins, and not only at its end."""
 
 COMMITS_MEASURED = 8
 """The weight of the newest commit in the average is one of so many."""

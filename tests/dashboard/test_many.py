@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
+from holdfast.model.reserved import WEBHOOK
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import announce
+from holdfast.store import LimitRule, RecordWrite
 from tests.dashboard.visitor import Guest, text_of
 
 if TYPE_CHECKING:
@@ -71,6 +74,60 @@ async def test_workers_are_listed_in_parts(site: Site, guest: Guest) -> None:
 
     assert [100, 30] == [len(rows(page.body)) for page in (first, second)]
     assert "130 workers" in text_of(first)
+
+
+async def test_limits_are_listed_in_parts(site: Site, guest: Guest) -> None:
+    for number in range(130):
+        await site.store.limit(f"queue:tenant-{number:03}", LimitRule(concurrency=3, rate=5))
+
+    first, second = await guest.get("/limits"), await guest.get("/limits?from=100")
+
+    assert [100, 30] == [len(rows(page.body)) for page in (first, second)]
+    assert "130 limits" in text_of(first)
+    assert "101 to 130 of 130" in text_of(second)
+
+
+async def test_limit_names_the_first_of_many_queues(site: Site, guest: Guest) -> None:
+    await site.store.limit("task:t", LimitRule(concurrency=1))
+    await many_queues(site, 15)
+    await site.claim(types=["t"], queues=["tenant-0000"], limit=1)
+
+    page = text_of(await guest.get("/limits"))
+
+    assert 10 == page.count("holds back jobs of")
+    assert "and of 4 more queues" in page
+
+
+async def test_webhooks_of_many_namespaces_are_listed_in_parts(site: Site, guest: Guest) -> None:
+    made = await site.app.webhooks.add("https://hooks.example/in")
+    (record,) = await site.store.records(WEBHOOK, [made.id])
+    assert record is not None
+    data = json.loads(record.data)
+    writes = [
+        RecordWrite(kind=WEBHOOK, key=f"x{n}", data=json.dumps({**data, "id": f"x{n}"}).encode())
+        for n in range(129)
+    ]
+    await site.store.keep(writes)
+
+    first, second = await guest.get("/webhooks"), await guest.get("/webhooks?from=100")
+
+    assert [100, 30] == [len(rows(page.body)) for page in (first, second)]
+    assert "101 to 130 of 130" in text_of(second)
+
+
+async def test_keys_are_listed_in_parts(site: Site) -> None:
+    key = await site.key("admin")
+    for _ in range(110):
+        await site.key("observer")
+    guest = Guest(site)
+    await guest.sign_in(key)
+
+    first, second = await guest.get("/audit"), await guest.get("/audit?from=100")
+
+    assert [100, 11] == [
+        page.body.count(b"<td>admin") + page.body.count(b"<td>observer") for page in (first, second)
+    ]
+    assert "101 to 111 of 111" in text_of(second)
 
 
 async def test_many_warnings_of_one_check_are_one_with_the_first_of_them(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
 
 from holdfast.dashboard.formats import parse_span, plural, unit
+from holdfast.dashboard.parts import ListPart, part_of
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import Fault, ForbiddenError, ValidationError
 from holdfast.model.times import shown
 from holdfast.operations.limits import LimitInfo
 from holdfast.store import LimitRule
 
+NAMED = 10
+"""Queues that are named of those in which a limit holds jobs back."""
 KINDS = (("queue", "all jobs of a queue"), ("task", "a type"), ("key", "each key of a type"))
 
 
@@ -28,12 +32,15 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     is_full: bool
     held: tuple[tuple[str, int], ...]
     """Queues in which it holds ready jobs back, and how many are ready there."""
+    more: int
+    """How many such queues are not named."""
 
 
 class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
     """Every limit."""
 
     rows: tuple[LimitRow, ...]
+    part: ListPart
     full: int
     overridden: int
     held: int
@@ -59,31 +66,38 @@ async def limits(visit: Visit) -> LimitsView:
     for queue in await visit.operations.queues() if found else ():
         for scope in queue.activity.held_back_by if queue.activity else ():
             held.setdefault(scope, []).append((queue.name, queue.activity.ready))  # type: ignore[union-attr]  # it is there: it named the scope
-    rows = [_row(each, tuple(held.get(each.scope, ()))) for each in found]
-    rows.sort(key=lambda row: (not row.held, not row.is_full, row.limit.scope))
+    full = {each.scope for each in found if _is_full(each)}
+    order = sorted(found, key=lambda one: (one.scope not in held, one.scope not in full, one.scope))
+    shown, part = part_of(visit, order)
     kinds = KINDS[:1] if visit.caller.namespace else KINDS
     return LimitsView(
-        rows=tuple(rows),
-        full=sum(row.is_full for row in rows),
-        overridden=sum(row.limit.overridden for row in rows),
-        held=sum(bool(row.held) for row in rows),
+        rows=tuple(_row(each, held.get(each.scope, []), each.scope in full) for each in shown),
+        part=part,
+        full=len(full),
+        overridden=sum(each.overridden for each in found),
+        held=sum(each.scope in held for each in found),
         kinds=kinds,
         scope=visit.asked("scope"),
     )
 
 
-def _row(limit: LimitInfo, held: tuple[tuple[str, int], ...]) -> LimitRow:
-    kind, _, name = limit.scope.partition(":")
+def _is_full(limit: LimitInfo) -> bool:
     rule = limit.rule
     full = (rule.concurrency or limit.running + 1) <= limit.running
+    return full or (bool(rule.rate) and limit.started >= (rule.burst or 1))
+
+
+def _row(limit: LimitInfo, held: Sequence[tuple[str, int]], is_full: bool) -> LimitRow:
+    kind, _, name = limit.scope.partition(":")
     return LimitRow(
         limit=limit,
         kind=kind,
         name=name,
-        words=words(rule),
+        words=words(limit.rule),
         declared=words(limit.declared) if limit.declared and limit.overridden else "",
-        is_full=full or (bool(rule.rate) and limit.started >= (rule.burst or 1)),
-        held=held,
+        is_full=is_full,
+        held=tuple(held[:NAMED]),
+        more=max(0, len(held) - NAMED),
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from holdfast.api.responses import AuditEntry
 from holdfast.dashboard.findings import ShownFinding, shown_finding, shown_findings
+from holdfast.dashboard.parts import ListPart, part_of
 from holdfast.dashboard.visits import ScreenRoute, Visit
-from holdfast.http.api_keys import list_keys
+from holdfast.http.api_keys import ApiKey, list_keys
 from holdfast.http.audit import Audit
 from holdfast.operations.doctor import examine
 from holdfast.store import Level
@@ -46,6 +49,8 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[AuditEntry, ...]
     after: str | None
     keys: tuple[KeyRow, ...]
+    part: ListPart
+    """Which of the keys."""
     is_first: bool
 
 
@@ -70,32 +75,34 @@ async def audit(visit: Visit) -> AuditView:
     """Return who changed what, newest first, and the keys."""
     cursor = visit.asked("cursor")
     entries, after = await Audit(visit.operations.store).page(cursor, LISTED)
+    keys, part = part_of(visit, [] if cursor else await _keys(visit))
     return AuditView(
         entries=tuple(entries),
         after=after,
-        keys=await _keys(visit) if not cursor else (),
+        keys=tuple(_row(key, visit.now) for key in keys),
+        part=part,
         is_first=not cursor,
     )
 
 
-async def _keys(visit: Visit) -> tuple[KeyRow, ...]:
+async def _keys(visit: Visit) -> list[ApiKey]:
     """Return the keys that the caller administers: all, or those of its namespace."""
-    space, now = visit.caller.namespace, visit.now
+    space = visit.caller.namespace
     found = await list_keys(visit.service.app.store)
-    return tuple(
-        KeyRow(
-            id=key.id,
-            name=key.name,
-            role=key.role.value,
-            namespace=key.namespace,
-            valid=key.is_valid(now),
-            created_at=key.created_at,
-            expires_at=key.expires_at,
-            revoked_at=key.revoked_at,
-            limits=_limits(key.rate, key.live_jobs),
-        )
-        for key in reversed(found)
-        if not space or key.namespace == space
+    return [key for key in reversed(found) if not space or key.namespace == space]
+
+
+def _row(key: ApiKey, now: datetime) -> KeyRow:
+    return KeyRow(
+        id=key.id,
+        name=key.name,
+        role=key.role.value,
+        namespace=key.namespace,
+        valid=key.is_valid(now),
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+        limits=_limits(key.rate, key.live_jobs),
     )
 
 

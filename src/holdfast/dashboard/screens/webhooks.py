@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.dashboard.parts import ListPart, part_of
 from holdfast.dashboard.visits import Action, ActionDone, ScreenRoute, Visit
 from holdfast.errors import NotFoundError
 from holdfast.model.job import State
@@ -29,6 +30,7 @@ class WebhooksView(msgspec.Struct, frozen=True, kw_only=True):
     """The webhooks, and deliveries of all or of one."""
 
     webhooks: tuple[WebhookRow, ...]
+    part: ListPart
     deliveries: tuple[Delivery, ...]
     names: dict[str, str]
     """What to call the webhook of a delivery."""
@@ -49,6 +51,9 @@ async def webhooks(visit: Visit) -> WebhooksView:
     page = await _webhooks(visit).deliveries(
         chosen or None, limit=LISTED, cursor=visit.asked("cursor") or None
     )
+    shown, part = part_of(visit, found)
+    named = {chosen, *(each.webhook for each in page.deliveries)}
+    names = {each.id: each.url for each in found if each.id in named}
     return WebhooksView(
         webhooks=tuple(
             WebhookRow(
@@ -58,10 +63,11 @@ async def webhooks(visit: Visit) -> WebhooksView:
                 enabled=each.enabled,
                 wants=_wants(each.states, each.types, each.queues, dict(each.tags)),
             )
-            for each in found
+            for each in shown
         ),
+        part=part,
         deliveries=page.deliveries,
-        names={CALLBACK: "callback of a job", **{each.id: each.url for each in found}},
+        names={CALLBACK: "callback of a job", **names},
         after=page.next_cursor,
         chosen=chosen,
         failed=sum(each.state in FAILED for each in page.deliveries),

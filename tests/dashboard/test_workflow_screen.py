@@ -194,3 +194,23 @@ def test_circle_of_a_foreign_writer_is_still_drawn() -> None:
     made = layout(JobGraph(job_id="a", nodes=nodes, edges=edges, jobs=2))
 
     assert 2 == len(made.nodes)
+
+
+async def test_failure_that_followed_names_what_it_followed_from(any_site: Site) -> None:
+    guest = Guest(any_site)
+    first, (page_id,), last = await fan_out(any_site, 1)
+    await fail_next(any_site, "plan")
+    for _ in range(2):
+        await release_dependents(any_site.store)
+
+    page = await guest.get(f"/jobs/{page_id}")
+    failures = text_of(await guest.get("/failures"))
+    back = f"/jobs/{page_id}"
+    await guest.post(f"/jobs/{page_id}/workflow/retry", {"back": back})
+
+    link = f'href="/jobs/{first}">plan {first[:13]}</a>, which failed for good.'
+    assert f"It did not run: it depends on <a {link}" in page.body.decode()
+    assert "Retry what failed in its workflow" in text_of(page)
+    assert failures.index("MAILBOX_UNKNOWN") < failures.index("Followed from others in")
+    assert "SCHEDULED" == await state(any_site, first)
+    assert {"PENDING"} == {await state(any_site, each) for each in (page_id, last)}

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 
-from holdfast.dashboard.formats import instant, passed, plural
+from holdfast.dashboard.formats import instant, passed, plural, short_id
 from holdfast.model.job import TERMINAL, State
 from holdfast.model.status import JobStatus
 from holdfast.model.times import parse_timestamp
 from holdfast.operations.explain import Cause, Explanation
 
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)", re.ASCII)
+
+
+FOLLOWED = "DEPENDENCY_ENDED"
+"""The code of a job that ended because one that it depends on did."""
+_ENDED = re.compile(r"dependency (\S+) ended ([A-Z_]+)")
+_ENDS = {"FAILED": "failed for good", "DEAD_LETTER": "gave up", "CANCELLED": "was cancelled"}
 
 
 class SentencePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,15 +34,38 @@ class SentencePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sentence_parts(
-    job: JobStatus, explanation: Explanation, now: datetime
+    job: JobStatus,
+    explanation: Explanation,
+    *,
+    now: datetime,
+    types: Mapping[str, str] | None = None,
 ) -> tuple[SentencePart, ...]:
-    """Return why a job is where it is."""
+    """Return why a job is where it is; ``types`` are those of the jobs around it, by id."""
+    if is_followed(job) and job.failure and (ended := _ENDED.fullmatch(job.failure.message)):
+        what = "go on" if job.attempt else "run"
+        return _followed(what, ended[1], ended[2], types or {})
     if explanation.cause is Cause.RUNNING and job.started_at is not None:
         return _running(job, explanation, now)
     sentence = _sentence(job, explanation.message)
     awaited = explanation.details.get("waiting_for")
     named = next(iter(awaited), "") if isinstance(awaited, dict) else ""
     return tuple(_parts(sentence, named, now))
+
+
+def is_followed(job: JobStatus) -> bool:
+    """Whether a job ended because one that it depends on did."""
+    return job.failure is not None and job.failure.code == FOLLOWED
+
+
+def _followed(
+    what: str, parent: str, state: str, types: Mapping[str, str]
+) -> tuple[SentencePart, ...]:
+    name = f"{types.get(parent, 'job')} {short_id(parent)}"
+    return (
+        SentencePart(text=f"It did not {what}: it depends on "),
+        SentencePart(text=name, job_id=parent, title=parent),
+        SentencePart(text=f", which {_ENDS.get(state, 'ended')}."),
+    )
 
 
 def _running(job: JobStatus, explanation: Explanation, now: datetime) -> tuple[SentencePart, ...]:

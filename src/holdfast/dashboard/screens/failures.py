@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 import msgspec
 
 from holdfast.api.errors import RequestError
 from holdfast.api.jobs import visible_failure, visible_job
 from holdfast.dashboard.formats import iso
+from holdfast.dashboard.sentences import FOLLOWED
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import NotFoundError
 from holdfast.model.failure_groups import OTHER, FailureGroup, FailureGroups
@@ -33,6 +35,8 @@ class FailuresView(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     windows: tuple[tuple[str, str], ...]
     found: FailureGroups
+    groups: tuple[tuple[FailureGroup, bool], ...]
+    """The groups, and whether each followed from others; such groups come last."""
     failed_now: int
     types: int
     step: str
@@ -76,6 +80,9 @@ async def failures(visit: Visit) -> FailuresView:
         window=name,
         windows=_CHOICES,
         found=found,
+        groups=tuple(
+            sorted(((each, each.code == FOLLOWED) for each in found.groups), key=itemgetter(1))
+        ),
         failed_now=sum(found.failed_now.values()),
         types=len({group.type for group in found.groups}),
         step="minute" if found.step <= timedelta(minutes=1) else "hour",

@@ -14,7 +14,7 @@ from holdfast.dashboard.graphs import GraphLayout, layout, nearby
 from holdfast.dashboard.payloads import ShownValue, formatted, shown_beside
 from holdfast.dashboard.screens.copies import may_copy
 from holdfast.dashboard.screens.job_actions import ACTIONS
-from holdfast.dashboard.sentences import SentencePart, sentence_parts
+from holdfast.dashboard.sentences import SentencePart, is_followed, sentence_parts
 from holdfast.dashboard.states import STATES
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import StoreError
@@ -87,6 +87,8 @@ class JobPageView(msgspec.Struct, frozen=True, kw_only=True):
     whole: str
     """The same in one text, when it is too long for three lines."""
     has_ended: bool
+    is_followed: bool
+    """Whether it ended because one that it depends on did."""
     is_stopping: bool
     """Whether it runs and was asked to stop."""
     steps: tuple[TimelineStep, ...]
@@ -118,7 +120,8 @@ async def job(visit: Visit) -> JobPageView:
     steps = _steps((found.history or ())[-MOST_EDGES:], now, ended=found.state in TERMINAL)
     payload, hidden = await _payload(visit, stored, found)
     graph = await _graph(visit, found)
-    sentence = sentence_parts(found, await explain(store, stored), now)
+    types = {id_: node.type for node in graph.nodes for id_ in node.job_ids} if graph else {}
+    sentence = sentence_parts(found, await explain(store, stored), now=now, types=types)
     whole = "".join(part.text for part in sentence)
     made = _attempts(stored, edges, traces=traces)
     return JobPageView(
@@ -126,6 +129,7 @@ async def job(visit: Visit) -> JobPageView:
         sentence=sentence,
         whole=whole if len(whole) > CLAMPED else "",
         has_ended=found.state in TERMINAL,
+        is_followed=is_followed(found),
         is_stopping=found.state is State.RUNNING and stored.cancel is not None,
         steps=steps,
         course=_course(steps, now),

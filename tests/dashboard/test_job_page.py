@@ -33,6 +33,14 @@ async def test_message_of_a_failure_stands_once_beside_its_trace(any_site: Site)
     assert trace in text
 
 
+async def test_long_message_stands_in_full_at_its_attempt(any_site: Site) -> None:
+    job_id = await failed_job(any_site, "email.send", message="mailbox full " * 20)
+
+    text = text_of(await Guest(any_site).get(f"/jobs/{job_id}"))
+
+    assert 40 == text.partition("Timeline")[0].count("mailbox full")
+
+
 async def test_held_job_shows_what_it_does_instead_of_empty_figures(any_site: Site) -> None:
     job_id = await any_site.submit("payment.capture", hold=True)
 

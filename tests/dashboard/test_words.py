@@ -53,6 +53,21 @@ def test_large_numbers_are_short(number: int, text: str) -> None:
     assert text == formats.short(number)
 
 
+@pytest.mark.parametrize(
+    ("series", "text"), [((0, 0), ""), ((0, 1, 0), "1/h"), ((1, 2), "1.5/min"), ((12,), "12/min")]
+)
+def test_rates_are_per_minute_or_per_hour(series: tuple[int, ...], text: str) -> None:
+    assert text == formats.per_minute(series)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(512, "512 B"), (1536, "1.5 KiB"), (96 * 2**20, "96 MiB"), (2**40, "1024 GiB")],
+)
+def test_sizes_have_no_empty_decimals(size: int, text: str) -> None:
+    assert text == formats.byte_size(size)
+
+
 def test_control_and_bidi_characters_are_written_out() -> None:
     assert r"a\u202eb\u0007c\u200bd" == formats.visible("a\u202eb\x07c\u200bd")
     assert "grüße\nline\ttab 日本" == formats.visible("grüße\nline\ttab 日本")

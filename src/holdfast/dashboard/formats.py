@@ -115,7 +115,9 @@ def per_minute(series: Sequence[int]) -> str:
     rate = total / max(1, len(series))
     if not total:
         return ""
-    return f"{count(total)}/h" if rate < 1 else f"{short(round(rate))}/min"
+    if rate < 1:
+        return f"{count(total)}/h"
+    return f"{rate:.1f}/min" if rate < 9.95 else f"{short(round(rate))}/min"
 
 
 def byte_size(size: int) -> str:

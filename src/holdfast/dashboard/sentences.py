@@ -16,6 +16,9 @@ from holdfast.operations.explain import Cause, Explanation
 
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)", re.ASCII)
 
+_COUNTED = re.compile(r"\b(\d{1,12}) (worker|slot|job)\(s\)", re.ASCII)
+"""How explain counts, on the command line as well."""
+
 
 FOLLOWED = "DEPENDENCY_ENDED"
 """The code of a job that ended because one that it depends on did."""
@@ -125,6 +128,7 @@ def _said(written: str, now: datetime) -> str:
 def _sentence(job: JobStatus, message: str) -> str:
     """Return why the job is where it is, in one sentence."""
     if job.state not in TERMINAL:
+        message = _COUNTED.sub(lambda found: plural(int(found[1]), found[2]), message)
         return f"{message[:1].upper()}{message[1:]}" + ("" if message.endswith(".") else ".")
     tries = f"after {plural(job.attempt, 'attempt')}" if job.attempt else "before it ran"
     why = f": {str(job.failure)[:400]}" if job.failure else "."

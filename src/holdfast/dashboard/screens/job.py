@@ -134,7 +134,7 @@ async def job(visit: Visit) -> JobPageView:
         steps=steps,
         course=_course(steps, now),
         spent=_spent(steps),
-        repeated=_repeated(made, found),
+        repeated=_repeated(made, found, whole),
         attempts=made,
         payload=payload,
         payload_hidden=hidden,
@@ -184,9 +184,10 @@ def _spent(steps: Sequence[TimelineStep]) -> tuple[tuple[str, str, timedelta], .
     return tuple((look.slug, look.label, span) for look, span in looks if span >= SHORTEST)
 
 
-def _repeated(made: Sequence[AttemptInfo], found: JobStatus) -> frozenset[int]:
-    """Return the attempts whose message the sentence above says, or a newer attempt."""
-    said = {found.failure.message} if found.failure and found.state in TERMINAL else set[str]()
+def _repeated(made: Sequence[AttemptInfo], found: JobStatus, sentence: str) -> frozenset[int]:
+    """Return the attempts whose message the sentence above says in full, or a newer attempt."""
+    says = found.state in TERMINAL and len(sentence) <= CLAMPED
+    said = {found.failure.message} if found.failure and says else set[str]()
     repeated = set()
     for attempt in made:
         if attempt.failure is None:

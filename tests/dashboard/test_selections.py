@@ -27,7 +27,7 @@ def operation(**changes: Any) -> BulkOperation:
         "state:failed,dead-letter type:email.send,report.* queue:mail",
         'tag.tenant:"acme inc" tag.region:eu priority:high,low',
         "correlation:order-1 code:SMTP_TIMEOUT worker:web-* group:0a1b",
-        "after:2026-11-16T00:00:00+00:00",
+        "after:2026-11-16T00:00:00+00:00 changed:2026-11-17T00:00:00+00:00 code:HTTP_*",
     ],
 )
 def test_selection_of_a_filter_is_the_search_that_made_it(text: str) -> None:
@@ -42,7 +42,7 @@ def test_selection_of_a_filter_is_the_search_that_made_it(text: str) -> None:
 def test_selection_without_a_search_is_in_words() -> None:
     assert "3 jobs selected by hand" == selection_of(operation(id_count=3)).words
     assert "all jobs" == selection_of(operation(filter={})).words
-    unknown = selection_of(operation(filter={"updated_after": NOW, "queues": ["mail"]}))
+    unknown = selection_of(operation(filter={"new": "filter", "queues": ["mail"]}))
     assert ("queue:mail", "") == (unknown.words, unknown.query)
 
 

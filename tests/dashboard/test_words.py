@@ -54,7 +54,14 @@ def test_large_numbers_are_short(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "text"), [((0, 0), ""), ((0, 1, 0), "1/h"), ((1, 2), "1.5/min"), ((12,), "12/min")]
+    ("series", "text"),
+    [
+        ((0, 0), ""),
+        ((0,) * 59 + (5,), "5/h"),
+        ((0, 1, 0), "0.3/min"),
+        ((1, 2), "1.5/min"),
+        ((12,), "12/min"),
+    ],
 )
 def test_rates_are_per_minute_or_per_hour(series: tuple[int, ...], text: str) -> None:
     assert text == formats.per_minute(series)

@@ -110,12 +110,12 @@ def short(number: float) -> str:
 
 
 def per_minute(series: Sequence[int]) -> str:
-    """Return how often something happened in an hour of minutes: ``12/min``, ``7/h``."""
+    """Return how often something happened in an hour of minutes: ``12/min``, ``5/h``."""
     total = sum(series)
     rate = total / max(1, len(series))
     if not total:
         return ""
-    if rate < 1:
+    if rate < 0.095:
         return f"{count(total)}/h"
     return f"{rate:.1f}/min" if rate < 9.95 else f"{short(round(rate))}/min"
 

@@ -21,6 +21,7 @@ _NAMES = {
     "group": "group",
     "created_after": "after",
     "created_before": "before",
+    "updated_after": "changed",
 }
 """Filters and their qualifiers in the search box."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.*?:+,/@#")

@@ -66,7 +66,7 @@ async def test_refused_copy_keeps_all_that_was_typed(any_site: Site) -> None:
     assert f'data-here="{back}"' in html
     for name in ("type", "queue", "delay"):
         assert re.search(f'name="{name}"[^>]* value="{typed[name]}"', html)
-    assert "<option selected>BULK</option>" in html
+    assert '<option value="BULK" selected>Bulk</option>' in html
     assert typed["payload"] in html
     assert typed["tags"] in html
     assert (

@@ -101,3 +101,29 @@ async def test_list_of_workers_with_many_names_keeps_the_loop_free(site: Site) -
     reply = await site.get(f"{API}/workers", key=key)
 
     assert (200, 400) == (reply.status, len(reply.json["workers"]))
+
+
+async def test_queues_of_workers_with_many_names_keep_the_loop_free(site: Site) -> None:
+    names = tuple(f"{n:0100}" for n in range(500))
+    for start in range(0, 500, 100):
+        jobs = [{"type": "t", "payload": 1, "queue": name} for name in names[start : start + 100]]
+        await site.post(f"{API}/jobs/batch", {"jobs": jobs})
+    for n in range(300):
+        info = WorkerInfo(
+            id=f"w{n}",
+            queues=names,
+            types=(),
+            started_at=site.store.now(),
+            host="h",
+            pid=1,
+            slots=2,
+            running=0,
+        )
+        await announce(site.store, info)
+
+    reply = await site.get(f"{API}/queues")
+
+    assert 500 == len(reply.json["queues"])
+    assert {(300, 600)} == {
+        (queue["activity"]["workers"], queue["activity"]["slots"]) for queue in reply.json["queues"]
+    }

@@ -16,6 +16,7 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.operations.pauses import with_pauses
 from holdfast.operations.series import LEVELS, slots
 from holdfast.operations.workers import workers
+from holdfast.runtime.pace import Pace
 from holdfast.store import LimitState, QueueInfo, Store, Tally
 
 MINUTES = 60
@@ -34,13 +35,26 @@ async def queue_overview(store: Store) -> list[QueueInfo]:
     alive = [worker for worker in await workers(store) if not worker.draining]
     full = [limit for limit in await store.limits() if is_used_up(limit, now)]
     held = await _held_back(store, full) if full else {}
-    return [
-        replace(
-            queue,
-            activity=_activity(queue, now, minutes, alive, held.get(queue.name, ())),
-        )
-        for queue in queues
-    ]
+    pace = Pace()
+    serving = await _serving({queue.name for queue in queues}, alive, pace)
+    found = []
+    for queue in queues:
+        await pace.turn()
+        workers_of, held_by = serving.get(queue.name, ()), held.get(queue.name, ())
+        found.append(replace(queue, activity=_activity(queue, now, minutes, workers_of, held_by)))
+    return found
+
+
+async def _serving(
+    names: set[str], alive: Iterable[WorkerInfo], pace: Pace
+) -> Mapping[str, Sequence[WorkerInfo]]:
+    """Return the workers of each queue: one look at each worker, which may name thousands."""
+    found: defaultdict[str, list[WorkerInfo]] = defaultdict(list)
+    for worker in alive:
+        await pace.turn()
+        for name in names.intersection(worker.queues):
+            found[name].append(worker)
+    return found
 
 
 def is_used_up(limit: LimitState, now: datetime) -> bool:
@@ -55,11 +69,10 @@ def _activity(
     queue: QueueInfo,
     now: datetime,
     minutes: Mapping[int, SeriesSlot],
-    alive: Sequence[WorkerInfo],
+    serving: Sequence[WorkerInfo],
     held_back_by: Iterable[str],
 ) -> QueueActivity:
     points = {number: slot.queues.get(queue.name, NOTHING) for number, slot in minutes.items()}
-    serving = [worker for worker in alive if queue.name in worker.queues]
     since = queue.ready_since
     newest = minute_of(now)
     recent = [point for number, point in points.items() if number >= newest - RECENT]

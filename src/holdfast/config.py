@@ -40,7 +40,9 @@ from holdfast.operations.environment import (
 from holdfast.store import DEFAULT_URL
 
 FILE = "holdfast.toml"
-OWN = frozenset({"HOLDFAST_API_KEY", "HOLDFAST_CONFIG"})
+URL_SOURCE = "HOLDFAST_URL_SOURCE"
+"""Where $HOLDFAST_URL is from, if a framework set it for a command of its own."""
+OWN = frozenset({"HOLDFAST_API_KEY", "HOLDFAST_CONFIG", URL_SOURCE})
 """Variables that are not settings."""
 LINKS = ("tcp://", "udp://", "sctp://")
 """How the values of variables begin that Kubernetes sets for the services of a namespace."""
@@ -306,7 +308,8 @@ def _environment_layer(variables: Mapping[str, str], faults: list[Fault]) -> lis
     given: list[Given] = []
     for name, value in variables.items():
         if name in keys:
-            given.append((keys[name], value, f"${name}", f"${name}"))
+            source = variables.get(URL_SOURCE) if keys[name] == "url" else None
+            given.append((keys[name], value, source or f"${name}", f"${name}"))
         elif name.startswith(PREFIX) and name not in OWN and not value.startswith(LINKS):
             close = difflib.get_close_matches(name, keys, 1, cutoff=0.85)
             if close:

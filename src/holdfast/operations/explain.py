@@ -106,9 +106,11 @@ async def _mismatched(store: Store, job: Job) -> Reason:
         "task_version": read_extra(job.extra).version,
         "waits_until": format_timestamp(job.expires_at),
     }
+    claims = job.lease_version - job.attempt
+    often = f", the last of {claims} that returned it" if claims > 1 else ""
     message = (
         f"it waits for a worker of another version: {job.failure.message}"
-        f" (in worker {job.failure.worker}); the next try is at {when}"
+        f" (in worker {job.failure.worker}{often}); the next try is at {when}"
     )
     return Cause.OTHER_VERSION, message, details
 

@@ -138,6 +138,20 @@ def test_command_that_fails_exits_with_its_code(project: Path) -> None:
     assert 1 == exited.value.code
 
 
+def test_command_names_the_settings_as_the_source_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+
+    with (
+        override_settings(HOLDFAST={"URL": f"sqlite:///{tmp_path}/no.db"}),
+        pytest.raises(SystemExit),
+    ):
+        call_command("holdfast", "jobs")
+
+    assert "(from Django's settings HOLDFAST and DATABASES)" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_worker_of_manage_runs_the_tasks_in_its_own_processes(project: Path) -> None:
     result = tasks.answer.enqueue()

@@ -15,7 +15,9 @@ from django.utils import timezone
 from holdfast import Priority
 from holdfast.contrib.django import HoldfastBackend, app
 from holdfast.contrib.django.backend import priority_of
+from holdfast.contrib.django.checks import check_backends
 from holdfast.contrib.django.tasks_api import (
+    PACKAGE,
     InvalidTask,
     Task,
     TaskResultDoesNotExist,
@@ -354,9 +356,49 @@ def test_faults_are_reported_before_the_commit() -> None:
 
 
 def test_check_names_wrong_options_and_queues() -> None:
-    params = {"QUEUES": ["two words"], "OPTIONS": {"max_attempts": 0, "tymeout": 3}}
+    params = {"QUEUES": ["two words"], "OPTIONS": {"timeout": "soon"}}
 
     found = HoldfastBackend("other", params).check()
 
     assert ["holdfast.E003", "holdfast.E004"] == [message.id for message in found]
     assert all(isinstance(message, checks.Error) for message in found)
+
+
+def test_check_names_options_and_tasks_that_do_not_exist() -> None:
+    tasks_options = {"tests.contrib.shop.tasks.anser": {"max_attempts": 1}}
+    backend = HoldfastBackend(
+        "other", {"OPTIONS": {"max_atempts": 5, "tasks": tasks_options}, "QUEUES": []}
+    )
+
+    texts = {str(message.id): str(message.msg) for message in backend.check()}
+
+    where = "TASKS['other']['OPTIONS']"
+    assert {
+        "holdfast.E004": f"{where}: 'max_atempts' is not an option: did you mean 'max_attempts'?",
+        "holdfast.W002": f"{where}['tasks']: no task is 'tests.contrib.shop.tasks.anser':"
+        " did you mean 'tests.contrib.shop.tasks.answer'?",
+    } == texts
+    with pytest.raises(InvalidTask, match="did you mean 'max_attempts'"):
+        backend._register(tasks.answer)
+
+
+def test_check_asks_for_the_application() -> None:
+    with override_settings(INSTALLED_APPS=["tests.contrib.shop"]):
+        (found,) = task_backends["any_queue"].check()
+
+    assert "holdfast.E005" == found.id
+    assert "'holdfast.contrib.django' in INSTALLED_APPS" in found.msg
+
+
+def test_backends_are_checked_although_the_backport_is_not_installed() -> None:
+    found = check_backends()
+
+    assert [] == found if PACKAGE == "django.tasks" else {"W002"} >= {each.id for each in found}
+
+
+@pytest.mark.parametrize("arguments", [(1, 2), ()])
+def test_arguments_that_do_not_fit_are_refused_at_once(arguments: tuple[object, ...]) -> None:
+    with pytest.raises(TypeError, match=r"tests\.contrib\.shop\.tasks\.confirm: "):
+        tasks.confirm.enqueue(*arguments)
+    with pytest.raises(TypeError, match="nobody"):
+        tasks.own_id.enqueue(nobody=1)

@@ -6,10 +6,14 @@ other store it is added when the transaction has committed.
 
 from __future__ import annotations
 
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
+from django.apps import apps
 from django.core import checks
 from django.db import transaction
 from django.utils import timezone
@@ -33,8 +37,9 @@ from holdfast.model.results import RegistrationStatus, SubmissionResult, submiss
 from holdfast.model.submission import QUEUE_RULE, Submission
 from holdfast.operations.interface import OperationsBackend
 from holdfast.operations.operations import Operations
-from holdfast.tasks.options import handler_options
+from holdfast.tasks.options import TaskOptions, handler_options
 
+APPLICATION = "holdfast.contrib.django"
 TASKS = "tasks"
 """The option that gives single tasks other options, by their module path."""
 _REGISTERED: dict[str, Any] = {}
@@ -68,14 +73,20 @@ class HoldfastBackend(BaseTaskBackend):
             raise InvalidTask(f"{path!r} is already a task of holdfast.")
         options = {name: value for name, value in self.options.items() if name != TASKS}
         options |= self.options.get(TASKS, {}).get(path, {})
+        if fault := _fault(options):
+            raise InvalidTask(f"{self._place}: {fault}")
         result = app.register(path, handler_of(task, self), **options)
         if result.status is RegistrationStatus.INVALID:
             raise InvalidTask(f"Task {path!r} cannot be a job: {result.message}")
         _REGISTERED[path] = task
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Submit a job; inside a transaction it exists once that has committed."""
+        """Submit a job; inside a transaction it exists once that has committed.
+
+        TypeError for arguments that the function cannot be called with.
+        """
         self.validate_task(task)
+        _must_fit(task, args, kwargs)
         call = TaskCall(
             args=normalize_json(list(args)),
             kwargs=normalize_json(dict(kwargs)),
@@ -121,13 +132,33 @@ class HoldfastBackend(BaseTaskBackend):
                 message = f"TASKS[{self.alias!r}]: queue {queue!r} must match {QUEUE_RULE.pattern}"
                 found.append(checks.Error(message, id="holdfast.E003"))
         given = {name: value for name, value in self.options.items() if name != TASKS}
-        for options in (given, *self.options.get(TASKS, {}).values()):
-            try:
-                handler_options(**options)
-            except (ValidationError, TypeError) as error:
-                message = f"TASKS[{self.alias!r}]['OPTIONS']: {error}"
-                found.append(checks.Error(message, id="holdfast.E004"))
+        found += [
+            checks.Error(f"{self._place}: {fault}", id="holdfast.E004")
+            for options in (given, *self.options.get(TASKS, {}).values())
+            if (fault := _fault(options))
+        ]
+        found += self._unknown_tasks()
+        if not apps.is_installed(APPLICATION):
+            message = f"TASKS[{self.alias!r}] needs {APPLICATION!r} in INSTALLED_APPS"
+            hint = "It imports tasks.py of every application, and brings manage.py holdfast."
+            found.append(checks.Error(message, hint=hint, id="holdfast.E005"))
         return found
+
+    @property
+    def _place(self) -> str:
+        return f"TASKS[{self.alias!r}]['OPTIONS']"
+
+    def _unknown_tasks(self) -> list[checks.CheckMessage]:
+        """Options of tasks that are not registered: a typo, or a module that is not imported."""
+        return [
+            checks.Warning(
+                f"{self._place}[{TASKS!r}]: no task is {path!r}{_meant(path, _REGISTERED)}",
+                hint="Write module.function; the module must be imported when Django starts.",
+                id="holdfast.W002",
+            )
+            for path in self.options.get(TASKS, {})
+            if path not in _REGISTERED
+        ]
 
     def _enqueued(self, task: Any, submission: Submission, call: TaskCall) -> Any:
         alias = read_settings().database
@@ -201,3 +232,28 @@ def _of_store(operations: OperationsBackend) -> Operations:
 
 
 __all__ = ["HoldfastBackend", "priority_of"]
+
+
+def _fault(options: Mapping[str, Any]) -> str:
+    """Return what is wrong with the options of a task; an empty text when nothing is."""
+    for name in options:
+        if name not in TaskOptions.__annotations__:
+            return f"{name!r} is not an option{_meant(name, TaskOptions.__annotations__)}"
+    try:
+        handler_options(**options)
+    except (ValidationError, TypeError) as error:
+        return str(error)
+    return ""
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f": did you mean {close[0]!r}?" if close else ""
+
+
+def _must_fit(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    context = (None,) if task.takes_context else ()
+    try:
+        inspect.signature(task.func).bind(*context, *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.module_path}: {error}") from None

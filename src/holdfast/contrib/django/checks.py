@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from holdfast.contrib.django.configuration import read_settings, store_url
 from holdfast.errors import HoldfastError
 from holdfast.observe.redaction import redacted
+
+
+def check_backends(app_configs: object = None, **_: Any) -> list[checks.CheckMessage]:
+    """Check ``TASKS`` where nobody else does: the backport, when it is not installed as well."""
+    from holdfast.contrib.django.tasks_api import PACKAGE, task_backends
+
+    if PACKAGE == "django.tasks" or apps.is_installed(PACKAGE):
+        return []
+    return [message for backend in task_backends.all() for message in backend.check()]
 
 
 def check_settings(app_configs: object = None, **_: Any) -> list[checks.CheckMessage]:

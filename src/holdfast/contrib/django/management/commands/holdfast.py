@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -35,4 +36,6 @@ class Command(BaseCommand):
 def _run(arguments: list[str], prog: str = PROGRAM) -> int:
     """Run a command; name the app and the store to it and to processes that it starts."""
     named = {"HOLDFAST_APP": app.import_path, "HOLDFAST_URL": app.url}
+    if os.environ.get("HOLDFAST_URL") != app.url:
+        named["HOLDFAST_URL_SOURCE"] = "Django's settings HOLDFAST and DATABASES"
     return run_command(arguments, named, prog)

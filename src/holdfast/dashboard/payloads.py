@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.dashboard.masking import NumberText, masked, read_json
+from holdfast.dashboard.masking import NumberText, masked, read_json, written
 from holdfast.model.status import JobStatus
 from holdfast.observe.redaction import LONGEST_SECRET, Redaction
 from holdfast.observe.secrets import MASK
@@ -91,15 +91,32 @@ def _beginning(data: bytes, redaction: Redaction) -> str:
     return redaction.beginning(text, MOST_TEXT)
 
 
+def whole_text(value: object, redaction: Redaction) -> str:
+    """Return all of a value as text, masked as on a page; RecursionError when it is too deep."""
+    if isinstance(value, bytes):
+        return value.hex(" ")
+    data = bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)
+    try:
+        decoded = read_json(data)
+    except ValueError:
+        return redaction.text(data.decode("utf-8", "replace"))
+    return written(masked(decoded, redaction))
+
+
 def formatted(job: JobStatus, payload: object, hook: Callable[[ShownJob], str]) -> ShownValue:
     """Return what a hook makes of a payload."""
     try:
-        decoded = msgspec.json.decode(payload) if isinstance(payload, msgspec.Raw) else payload
+        return ShownValue(text=formatted_text(job, payload, hook)[:MOST_TEXT])
     except RecursionError:
         return ShownValue(note="nested too deeply to be shown")
+
+
+def formatted_text(job: JobStatus, payload: object, hook: Callable[[ShownJob], str]) -> str:
+    """Return all that a hook makes of a payload; RecursionError when it is too deep."""
+    decoded = msgspec.json.decode(payload) if isinstance(payload, msgspec.Raw) else payload
     job_id, type_, queue = job.job_id, job.type, job.queue
     given = ShownJob(job_id=job_id, type=type_, queue=queue, tags=job.tags, payload=decoded)
-    return ShownValue(text=str(hook(given))[:MOST_TEXT])
+    return str(hook(given))
 
 
 class _Tree:

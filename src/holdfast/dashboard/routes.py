@@ -7,6 +7,7 @@ import msgspec
 from holdfast.dashboard.screens import (
     bulk,
     copies,
+    downloads,
     failures,
     home,
     job,
@@ -52,6 +53,7 @@ SCREENS: tuple[ScreenRoute, ...] = (
     *jobs.SCREENS,
     *job.SCREENS,
     *copies.SCREENS,
+    *downloads.SCREENS,
     *bulk.SCREENS,
     *queues.SCREENS,
     *workers.SCREENS,

@@ -104,7 +104,9 @@ class Week:
         room = MOST_AT_ONCE - len(running.jobs) + len(ripe)
         for _ in range(min(starts, room) if workers else 0):
             worker, token = self._any(workers), self._chance.token()
-            claim = Claim(queues=QUEUES, limit=1, worker=worker, token=token)
+            first = int(self._chance.fraction() * len(QUEUES))
+            queues = (*QUEUES[first:], *QUEUES[:first])  # the first one that has a job gives it
+            claim = Claim(queues=queues, limit=1, worker=worker, token=token)
             await self._log(store, await store.claim(claim))
         await release_dependents(store)
 

@@ -195,6 +195,21 @@ async def test_codes_and_workers_are_searched_as_the_help_says(any_site: Site) -
     assert f'href="/jobs/{failed}"' in ran.body.decode()
 
 
+async def test_tags_workers_and_codes_are_completed(any_site: Site) -> None:
+    guest = Guest(any_site)
+    await any_site.submit("report", tags={"tenant": "acme inc", "Shop": "b"}, delay=3600)
+    await failed_job(any_site, code="SMTP_TIMEOUT")
+
+    async def completed(text: str) -> list[str]:
+        return (await guest.get(f"/complete?q={text}")).json
+
+    assert ["tag.tenant:", "tag.Shop:"] == sorted(await completed("tag."), reverse=True)[:2]
+    assert ['tag.tenant:"acme inc"'] == await completed("tag.tenant:ac")
+    assert ["tag.Shop:b"] == await completed("tag.Shop:")
+    assert ["state:failed code:SMTP_TIMEOUT"] == await completed("state:failed+code:smtp")
+    assert ["worker:w"] == await completed("worker:")
+
+
 async def test_wrong_search_says_what_is_known(guest: Guest) -> None:
     page = await guest.get("/jobs?q=colour:red+state:purple")
 

@@ -150,7 +150,7 @@ def test_another_state_replaces_the_one_of_a_search() -> None:
 
 
 def test_completion_keeps_what_stands_before() -> None:
-    found = completions("state:failed type:em", types=["email.send", "report"], queues=[])
+    found = completions("state:failed type:em", {"type": ["email.send", "report"]})
 
     assert ["state:failed type:email.send"] == found
 

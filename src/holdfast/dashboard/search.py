@@ -6,7 +6,7 @@ The text stays in the address, so that a link can be shared. Payloads are not se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import cast
@@ -226,22 +226,38 @@ def with_state(text: str, state: str) -> str:
     return " ".join(([f"state:{state}"] if state else []) + kept)
 
 
-def completions(text: str, *, types: Iterable[str], queues: Iterable[str]) -> list[str]:
-    """Return the texts that a search can become with its last word completed."""
+def completed_name(text: str) -> str:
+    """Return the qualifier whose value is completed: the last one, if its value has begun."""
+    name, colon, _ = text.rpartition(" ")[2].partition(":")
+    return name if colon or name.startswith("tag.") else ""
+
+
+def completions(text: str, known: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the texts that a search can become with its last word completed.
+
+    ``known`` has the values that the store knows, by qualifier.
+    """
     before, _, word = text.rpartition(" ")
     start = f"{before} " if before else ""
     name, colon, value = word.partition(":")
     if not colon:
         words = [f"{each}." if each == "tag" else f"{each}:" for each in QUALIFIERS]
         found = [each for each in words if each.startswith(word.lower())]
-        return [start + each for each in [*found, *(f"type:{t}" for t in types if word in t)]]
-    known: dict[str, Iterable[str]] = {
-        "state": [look.slug for look in STATES.values()],
-        "type": types,
-        "queue": queues,
-        "priority": [level.lower() for level in Priority.__members__],
-        "after": ["15m", "1h", "24h", "7d"],
-        "before": ["15m", "1h", "24h", "7d"],
-    }
-    choices = known.get(name.lower(), ())
-    return [f"{start}{name}:{each}" for each in choices if value.lower() in each.lower()]
+        found += [f"{each}:" for each in known if each.startswith("tag.") and word in each]
+        found += [f"type:{each}" for each in known.get("type", ()) if word in each]
+        return [start + each for each in found]
+    name = name if name in known else name.lower()
+    choices = _FIXED.get(name) or known.get(name, ())
+    return [f"{start}{name}:{_quoted(each)}" for each in choices if value.lower() in each.lower()]
+
+
+_SPANS = ("15m", "1h", "24h", "7d")
+_FIXED: dict[str, tuple[str, ...]] = {
+    "state": tuple(look.slug for look in STATES.values()),
+    "priority": tuple(level.lower() for level in Priority.__members__),
+    **dict.fromkeys(("after", "before", "changed"), _SPANS),
+}
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if " " in value or "*" in value else value

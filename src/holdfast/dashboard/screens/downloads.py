@@ -18,6 +18,9 @@ from holdfast.model.job import State
 from holdfast.model.status import job_payload, job_status
 from holdfast.runtime.off_loop import off_loop
 
+MOST_BYTES = 4 * 1024 * 1024
+"""Decoding more stops every thread for more than 200 ms."""
+
 
 async def payload(visit: Visit) -> WebReply:
     """Return the payload of a job as a file."""
@@ -47,6 +50,8 @@ def _check_shown(visit: Visit) -> None:
 
 async def _text(visit: Visit, value: object) -> str:
     size = len(bytes(value)) if isinstance(value, msgspec.Raw | bytes) else 0
+    if size > MOST_BYTES:
+        raise RequestError("TOO_LARGE", f"more than {MOST_BYTES:,} bytes are not masked at once")
     try:
         work = partial(whole_text, value, visit.service.app.redaction)
         return await off_loop(EXPENSE * size, work)

@@ -8,8 +8,16 @@ from typing import cast
 import msgspec
 
 from holdfast.api.jobs import visible_page
+from holdfast.dashboard.known import known_values
 from holdfast.dashboard.replies import WebReply
-from holdfast.dashboard.search import QUALIFIERS, SearchQuery, completions, parse, with_state
+from holdfast.dashboard.search import (
+    QUALIFIERS,
+    SearchQuery,
+    completed_name,
+    completions,
+    parse,
+    with_state,
+)
 from holdfast.dashboard.states import STATES, StateLook
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.errors import NotFoundError, ValidationError
@@ -162,8 +170,7 @@ MOST_COMPLETED = 12
 async def complete(visit: Visit) -> WebReply:
     """Return what the last word of a search can become, from what the store knows."""
     text = visit.asked("q")
-    types, queues = await known_names(visit.operations) if visit.may("getStats") else ([], [])
-    found = completions(text, types=types, queues=queues)[:MOST_COMPLETED]
+    found = completions(text, await known_values(visit, completed_name(text)))[:MOST_COMPLETED]
     return WebReply(body=msgspec.json.encode(found), media_type="application/json")
 
 

@@ -6,13 +6,20 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+from msgspec.structs import replace
+
+from holdfast import Holdfast
 from holdfast.model.reserved import WEBHOOK
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import announce
 from holdfast.store import LimitRule, RecordWrite
-from tests.dashboard.visitor import Guest, text_of
+from tests.conformance.hand import make
+from tests.dashboard.visitor import Guest, dashboard_site, text_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.http.site import Site
 
 MOST_BYTES = 400_000
@@ -54,6 +61,20 @@ async def test_queues_are_listed_in_parts_and_found_by_name(site: Site, guest: G
     assert [f"tenant-{at:04}" for at in range(240, 250)] == rows(found.body)
     assert "No queue has nothing in its name" in text_of(none)
     assert {200} == {page.status for page in wrong}
+
+
+@pytest.mark.parametrize("page", ["/queues", "/queues?find=9", "/overview", "/limits"])
+async def test_pages_over_thousands_of_queues_keep_the_loop_free(page: str, tmp_path: Path) -> None:
+    names = [f"q{number}" for number in range(12_000)]
+    async with dashboard_site(Holdfast(f"sqlite:///{tmp_path}/jobs.db")) as site:
+        made = make("t", now=site.store.now())
+        await site.store.add([replace(made, id=f"job-{name}", queue=name) for name in names])
+        for name in names[:500]:
+            await site.store.limit(f"queue:{name}", LimitRule(concurrency=3))
+
+        reply = await Guest(site).get(page)
+
+    assert 200 == reply.status
 
 
 async def test_workers_are_listed_in_parts(site: Site, guest: Guest) -> None:

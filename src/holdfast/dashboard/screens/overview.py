@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
@@ -72,9 +73,7 @@ async def overview(visit: Visit) -> OverviewView:
     found = await operations.queues()
     series = await operations.series(time_range=HOUR, breakdown_by=["QUEUE"])
     present = await operations.workers()
-    lines = series.by_queue or {}
-    rows = [_row(queue, lines.get(queue.name)) for queue in found if not is_internal(queue.name)]
-    rows.sort(key=_urgency)
+    rows = await asyncio.to_thread(_rows, found, series.by_queue or {})
     findings = shown_findings(await _findings(visit))
     ages = [row.activity.oldest_ready_seconds for row in rows if not row.paused]
     return OverviewView(
@@ -94,6 +93,12 @@ async def overview(visit: Visit) -> OverviewView:
         more_findings=sum(each.count for each in findings[MOST_FINDINGS:]),
         is_empty=not any(sum(queue.counts.values()) for queue in found),
     )
+
+
+def _rows(queues: Sequence[QueueInfo], lines: Mapping[str, SeriesLine]) -> list[QueueRow]:
+    """Return a row for each queue, those that need someone first."""
+    rows = [_row(queue, lines.get(queue.name)) for queue in queues if not is_internal(queue.name)]
+    return sorted(rows, key=_urgency)
 
 
 def _row(queue: QueueInfo, line: SeriesLine | None) -> QueueRow:

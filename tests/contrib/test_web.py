@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -109,11 +111,33 @@ async def test_worker_that_fails_is_logged_while_the_site_serves_on(
         return (await app.search()).total_count
 
     async with opened(site) as client:
-        await eventually(lambda: [r for r in caplog.records if r.message == "worker.failed"])
+        await eventually(lambda: _failed(caplog))
         assert 0 == (await client.get("/")).json()
 
-    (record,) = [record for record in caplog.records if record.message == "worker.failed"]
+    (record,) = _failed(caplog)
     assert "ERROR" == record.levelname
+    assert re.match(r"worker failed  worker=\S+ error=.*no such pool", record.getMessage())
+
+
+def _failed(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if getattr(each, "event", "") == "worker.failed"]
+
+
+async def test_worker_in_a_site_logs_lines_that_say_what_happened(
+    jobs: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.task("fail", max_attempts=1)
+    async def fail() -> None:
+        raise ValueError("no tea")
+
+    async with opened(FastAPI(lifespan=lifespan(jobs, worker=True))):
+        job = await jobs.submit("fail")
+        await jobs.wait(job.job_id, timeout=20)
+
+    (line,) = [text for text in caplog.messages if text.startswith("job is in DEAD_LETTER")]
+    assert f"{job.job_id} fail attempt 1" in line
+    assert "ValueError" in line
+    assert "no tea" in line
 
 
 async def test_site_without_the_lifespan_says_what_is_missing() -> None:

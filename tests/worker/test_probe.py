@@ -46,6 +46,8 @@ async def again() -> None:
     await app.submit("greet")
 """
 
+DONE = 'holdfast_attempts_total{outcome="completed",queue="default",type="greet"} 3.0'
+
 Answer = tuple[int, str]
 
 
@@ -102,7 +104,7 @@ async def test_worker_serves_its_numbers(flags: list[str], tmp_path: Path) -> No
             await _until(app, "greet", 3)
         live, missing = await fetched(port, "/live"), await fetched(port, "/nothing")
         posted, headed = await fetched(port, "/live", "POST"), await fetched(port, "/live", "HEAD")
-        status, page = await _numbers(port)
+        status, page = await _numbers(port, DONE)
         process.send_signal(signal.SIGTERM)
         stopping = await asyncio.to_thread(process.wait, PATIENCE)
 
@@ -163,12 +165,12 @@ async def _until(app: Holdfast, type_: str, count: int) -> None:
             await asyncio.sleep(0.05)  # another process works
 
 
-async def _numbers(port: int) -> Answer:
-    """The page, once the loop was looked at."""
+async def _numbers(port: int, counted: str = "") -> Answer:
+    """The page, once the loop was looked at and a line is there: a job ends before it counts."""
     async with asyncio.timeout(PATIENCE):
         while True:
             status, page = await fetched(port, "/metrics")
-            if "holdfast_loop_lag_seconds " in page:
+            if "holdfast_loop_lag_seconds " in page and counted in page:
                 return status, page
             await asyncio.sleep(0.1)  # the worker looks once a second
 

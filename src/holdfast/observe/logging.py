@@ -119,7 +119,19 @@ class LogObserver:
         level = _LEVEL_OF.get(event, logging.INFO)
         if LOGGER.isEnabledFor(level):
             masked = self._redaction.fields(fields)
-            LOGGER.log(level, "%s", event, extra={"event": event, "fields": masked})
+            told = EventText(event, masked)
+            LOGGER.log(level, "%s", told, extra={"event": event, "fields": masked})
+
+
+class EventText:
+    """An event as other programs' handlers show it: made only when one of them asks for it."""
+
+    def __init__(self, event: str, fields: Mapping[str, object]) -> None:
+        self._event = event
+        self._fields = fields
+
+    def __str__(self) -> str:
+        return _told(_MESSAGES.get(self._event, self._event.replace(".", " ")), self._fields)
 
 
 def configure(level: str = "info", style: str = "text", stream: TextIO | None = None) -> None:
@@ -162,11 +174,7 @@ class LogWriter(logging.Formatter):
         event, fields = _event_of(record)
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         message = _MESSAGES.get(event, event.replace(".", " ")) if _is_event(record) else event
-        line = f"{when} {self._coloured(record)} {message}"
-        details = " ".join([*_job_details(fields), *_other_details(fields)])
-        frames = str(fields.get(_TRACE) or "").splitlines()
-        trace = "".join(f"\n    {plain(frame)}" for frame in frames)
-        return f"{line}  {details}{trace}" if details else f"{line}{trace}"
+        return _told(f"{when} {self._coloured(record)} {message}", fields)
 
     def _coloured(self, record: logging.LogRecord) -> str:
         name = f"{record.levelname:7}"
@@ -189,6 +197,14 @@ class JsonLines(logging.Formatter):
         if fields.get(_TRACE):
             line[_TRACE] = fields[_TRACE]
         return json.dumps(line)
+
+
+def _told(line: str, fields: Mapping[str, object]) -> str:
+    """Return a line with the details of an event behind it, and a stack trace below it."""
+    details = " ".join([*_job_details(fields), *_other_details(fields)])
+    frames = str(fields.get(_TRACE) or "").splitlines()
+    trace = "".join(f"\n    {plain(frame)}" for frame in frames)
+    return f"{line}  {details}{trace}" if details else f"{line}{trace}"
 
 
 def _event_of(record: logging.LogRecord) -> tuple[str, Mapping[str, object]]:

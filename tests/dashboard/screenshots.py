@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast import Holdfast
-from holdfast.cli.demo.company import WORKERS
 from holdfast.cli.demo.fill import WEEK, Week
 from holdfast.cli.demo.stage import LiveCompany, set_the_scene
-from holdfast.operations.workers import LEADERSHIP
+from holdfast.http.server import maintenance
+from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
 from tests.dashboard.browser import Watched, launched, served
 
@@ -47,9 +47,8 @@ async def main(folder: Path) -> None:
         url = f"sqlite:///{scratch}/week.db"
         week = await _filled(url)
         app = Holdfast(url)
-        async with served(app) as running, launched() as browser:
+        async with served(app) as running, maintenance(app, Silent()), launched() as browser:
             await LiveCompany(app, week).announce()
-            await app.store.lock(LEADERSHIP, WORKERS[0], timedelta(minutes=10))
             names = await _names(app)
             for name, (path, width, height, scheme) in SHOTS.items():
                 address = running.address + path.format(**names)

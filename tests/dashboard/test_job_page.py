@@ -50,6 +50,15 @@ async def test_held_job_shows_what_it_does_instead_of_empty_figures(any_site: Si
     assert "It is held until it is released." in text
 
 
+async def test_job_that_waits_names_states_as_the_page_does(any_site: Site) -> None:
+    parents = [await any_site.submit("page") for _ in range(3)]
+    job_id = await any_site.submit("book", depends_on=parents)
+
+    text = text_of(await Guest(any_site).get(f"/jobs/{job_id}"))
+
+    assert "which is ready, and for 2 more." in text
+
+
 async def test_lists_say_how_long_jobs_take_and_when_they_were_submitted(any_site: Site) -> None:
     await failed_job(any_site, "email.send")
     await any_site.submit("email.later", delay=3600)

@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from holdfast.dashboard.formats import instant, passed, plural, short_id
+from holdfast.dashboard.states import STATES
 from holdfast.model.job import TERMINAL, State
 from holdfast.model.status import JobStatus
 from holdfast.model.times import parse_timestamp
@@ -24,6 +25,7 @@ FOLLOWED = "DEPENDENCY_ENDED"
 """The code of a job that ended because one that it depends on did."""
 _ENDED = re.compile(r"dependency (\S+) ended ([A-Z_]+)")
 _ENDS = {"FAILED": "failed for good", "DEAD_LETTER": "gave up", "CANCELLED": "was cancelled"}
+_IS_IN = re.compile(rf"\bwhich is ({'|'.join(STATES)})\b(?: and (\d{{1,9}}) more)?", re.ASCII)
 
 
 class SentencePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +131,7 @@ def _sentence(job: JobStatus, message: str) -> str:
     """Return why the job is where it is, in one sentence."""
     if job.state not in TERMINAL:
         message = _COUNTED.sub(lambda found: plural(int(found[1]), found[2]), message)
+        message = _IS_IN.sub(_in_words, message)
         return f"{message[:1].upper()}{message[1:]}" + ("" if message.endswith(".") else ".")
     tries = f"after {plural(job.attempt, 'attempt')}" if job.attempt else "before it ran"
     why = f": {str(job.failure)[:400]}" if job.failure else "."
@@ -142,3 +145,9 @@ def _sentence(job: JobStatus, message: str) -> str:
             return f"Gave up {tries}{why}"
         case _:
             return f"Failed for good {tries}{why}"
+
+
+def _in_words(found: re.Match[str]) -> str:
+    """Return the state of the job that is waited for, as the rest of the page names it."""
+    more = f", and for {found[2]} more" if found[2] else ""
+    return f"which is {STATES[found[1]].label.lower()}{more}"

@@ -5,20 +5,23 @@ The calls of the site fail when a request holds the loop for more than 50 ms.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from holdfast import Holdfast
 from holdfast.dashboard.payloads import MOST_TEXT, shown_value
 from holdfast.model.job import Encoding
 from holdfast.observe.redaction import Redaction
+from holdfast.store import MemoryStore
 from tests.conformance.hand import make
-from tests.dashboard.visitor import text_of
+from tests.dashboard.visitor import Guest, dashboard_site, text_of
 
 if TYPE_CHECKING:
-    from tests.dashboard.visitor import Guest
     from tests.http.site import Site
 
 PAYLOADS = {
@@ -44,6 +47,29 @@ async def test_pages_and_copies_of_large_payloads_keep_the_loop_free(
     done = await guest.post("/submit", fields)
 
     assert [200, 200, 303] == [page.status, form.status, done.status]
+
+
+async def test_many_copies_at_once_leave_threads_for_other_pages() -> None:
+    go_on = threading.Event()
+
+    def slow(text: str) -> str:
+        go_on.wait(30)
+        return text
+
+    async with dashboard_site(
+        Holdfast(store=MemoryStore(), redaction=Redaction(hook=slow))
+    ) as site:
+        guest, payload = Guest(site), b'["' + b"x" * 3000 + b'"]'
+        made = make("large", now=site.store.now())
+        await site.store.add([replace(made, payload=payload, encoding=Encoding.JSON)])
+
+        async with asyncio.TaskGroup() as group:
+            copies = [group.create_task(guest.get(f"/jobs/{made.id}/copy")) for _ in range(40)]
+            async with asyncio.timeout(20):
+                other = await Guest(site).get("/queues")
+            go_on.set()
+
+    assert [200] * 41 == [reply.status for reply in (other, *(copy.result() for copy in copies))]
 
 
 @pytest.mark.parametrize(

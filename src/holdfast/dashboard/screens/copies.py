@@ -5,9 +5,12 @@ Secrets are masked in the form. Where the form still has the mask, the new job g
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from json import JSONDecodeError
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,10 +32,13 @@ from holdfast.model.status import JobStatus, job_status
 from holdfast.model.submission import Submission
 from holdfast.observe.redaction import Redaction
 from holdfast.observe.secrets import MASK
-from holdfast.runtime.off_loop import off_loop
 
-EXPENSE = 32
-"""Masking and writing a byte takes as long as reading so many bytes."""
+T = TypeVar("T")
+
+AT_ONCE = 2048
+"""Bytes; a larger payload is masked and written beside the event loop."""
+_few = ThreadPoolExecutor(2, "holdfast-copies")
+"""A copy may take 0.6 s of work. All other pages share the threads of the loop."""
 
 
 class CopyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +57,16 @@ async def copy(visit: Visit) -> CopyView:
     job = await visit.operations.job(visit.path["job_id"])
     data = await _payload(visit, job.id)
     show = partial(_shown, data, visit.service.app.redaction)
-    payload, is_masked = await off_loop(EXPENSE * len(data), show)
+    payload, is_masked = await _beside(len(data), show)
     status = job_status(job, as_text=True)
     tags = "\n".join(f"{name}={value}" for name, value in sorted(status.tags.items()))
     return CopyView(job=status, payload=payload, tags=tags, is_masked=is_masked)
+
+
+async def _beside(size: int, work: Callable[[], T]) -> T:
+    if size <= AT_ONCE:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_few, work)
 
 
 def may_copy(visit: Visit) -> bool:
@@ -120,7 +132,7 @@ async def _given(visit: Visit) -> str:
         raise _wrong(f"may have {MOST_PAYLOAD} bytes, got {size}")
     original = await _source(visit, source, payload) if source else None
     work = partial(_whole, payload, original, visit.service.app.redaction)
-    return await off_loop(EXPENSE * (size + len(original or b"")), work)
+    return await _beside(size + len(original or b""), work)
 
 
 async def _source(visit: Visit, job_id: str, payload: str) -> bytes | None:

@@ -20,6 +20,10 @@ def test_limits_are_set_listed_and_lifted(place: Place) -> None:
     assert "5 per 60 s, bursts of 3" in shown
     assert "0 of 3" in shown
     assert "task:greet: no limit" == lifted.strip()
+    again = place.run("limits", "lift", "task:greet").output
+    assert "nothing was set at run time; task:greet: no limit" == again.strip()
+    place.run("limits", "set", "task:greet", "--rate", "5", "--per", "1s")
+    assert "5 per 1 s" in place.run("limits").output
     assert 2 == place.run("limits", "set", "greet", "--rate", "1").exit_code
 
 
@@ -38,6 +42,18 @@ def test_queue_is_paused_with_a_reason_for_a_while(place: Place) -> None:
     assert (1, 1) == (scale["ready"], scale["desired_workers"])
     assert "desired workers" in place.run("queues", "scale", "default").output
     assert 2 == both.exit_code
+
+
+def test_pause_of_a_queue_that_nobody_uses_says_so(place: Place) -> None:
+    place.submit("greet")
+
+    used = place.run("queues", "pause", "default").output
+    unused = place.run("queues", "pause", "nope").output
+
+    assert "queue default is paused" == used.strip()
+    expected = "no job and no worker has used queue nope; it is paused all the same"
+    assert expected == unused.strip()
+    assert all(queue["paused"] for queue in place.json("queues"))
 
 
 def test_unknown_worker_cannot_be_drained(place: Place) -> None:

@@ -212,11 +212,12 @@ def test_jobs_are_cancelled_by_filter_after_a_dry_run(place: Place) -> None:
 
 
 def test_cancel_needs_ids_or_filters(place: Place) -> None:
-    for args in ([], ["some-id", "--type", "greet"]):
+    given = {"to say which jobs": [], "not both": ["some-id", "--type", "greet"]}
+    for what, args in given.items():
         result = place.run("cancel", *args)
 
         assert 2 == result.exit_code
-        assert "give job ids, or filters such as --type, but not both" in result.stderr
+        assert f"give job ids, or filters such as --type, {what}\n" in result.stderr
 
 
 @pytest.mark.slow

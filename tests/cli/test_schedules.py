@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ def test_schedule_is_created_shown_changed_run_and_deleted(place: Place) -> None
         "schedules", "create", "daily", "greet", "0 7 * * *", "--tz", "Europe/Berlin",
         "--payload", '{"name": "Ann"}', "--queue", "side", "--tag", "a=1", "--timeout", "30",
     )  # fmt: skip
+    at_seven = place.run("schedules", "show", "daily").output
+    listed = place.run("schedules").output
     changed = place.json("schedules", "change", "daily", "--cron", "@hourly")
     paused = place.json("schedules", "pause", "daily")
     run = place.json("schedules", "run", "daily")
@@ -22,6 +25,8 @@ def test_schedule_is_created_shown_changed_run_and_deleted(place: Place) -> None
     place.run("schedules", "resume", "daily")
 
     assert ("At 07:00 every day", "side") == (made["words"], made["queue"])
+    assert re.search(r"next run +\d{4}-\d\d-\d\d 07:00:00 (CET|CEST)\n", at_seven)
+    assert re.search(r" 07:00:00 (CET|CEST) ", listed)
     assert {"name": "Ann"} == made["payload"]
     assert ("0 * * * *", True) == (changed["expression"], paused["paused"])
     assert "daily" in text

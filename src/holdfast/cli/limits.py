@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import click
 
+from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.spans import SPAN
-from holdfast.cli.tables import moment, span, table
+from holdfast.cli.tables import moment, table
 from holdfast.operations.limits import LimitInfo
 from holdfast.store import LimitRule
 
@@ -34,7 +35,7 @@ def limits(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @click.option("--rate", type=int, help="Jobs that may start per period, evenly spaced.")
 @click.option("--per", default="1", show_default=True, type=SPAN, help="The period of a rate.")
 @click.option(
-    "--burst", type=int, help="Jobs that may start at once after a pause.  [default: 1 + rate / 10]"
+    "--burst", type=int, help="Jobs that may start at once after a pause.  [1 + rate / 10]"
 )
 @store_options
 @click.pass_context
@@ -62,8 +63,15 @@ def set_(  # one parameter per option
 @click.pass_context
 def lift(ctx: click.Context, scope: str, url: str | None, as_json: bool) -> None:
     """Lift a limit that was set at run time; what the code declares applies again."""
-    left = on_store(url or ctx.obj, lambda app: app.lift_limit(scope))
+
+    async def operate(app: Holdfast) -> tuple[bool, LimitInfo | None]:
+        set_ = [one.scope for one in await app.limit_states() if one.overridden]
+        return scope in set_, await app.lift_limit(scope)
+
+    was_set, left = on_store(url or ctx.obj, operate)
     text = f"{scope}: {_rule(left.rule)}" if left else f"{scope}: no limit"
+    if not was_set:
+        text = f"nothing was set at run time; {text}"
     answer(left, as_json=as_json, show=lambda: click.echo(text))
 
 
@@ -87,5 +95,5 @@ def _show(found: Sequence[LimitInfo]) -> None:
 def _rule(rule: LimitRule) -> str:
     parts = [f"{rule.concurrency} at once"] if rule.concurrency is not None else []
     if rule.rate is not None:
-        parts.append(f"{rule.rate} per {span(rule.per)}, bursts of {rule.burst}")
+        parts.append(f"{rule.rate} per {rule.per.total_seconds():g} s, bursts of {rule.burst}")
     return ", ".join(parts)

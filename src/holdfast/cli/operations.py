@@ -41,7 +41,8 @@ def job_selection(
     """Return the jobs that arguments and options select."""
     wanted = job_filter(given)
     if bool(job_ids) == bool(wanted):
-        raise CommandError("give job ids, or filters such as --type, but not both", USAGE)
+        both = "not both" if wanted else "to say which jobs"
+        raise CommandError(f"give job ids, or filters such as --type, {both}", USAGE)
     return {
         "job_ids": list(job_ids) or None,
         "filter": wanted or None,

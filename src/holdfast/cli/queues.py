@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import click
 
+from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.spans import SPAN
 from holdfast.cli.tables import facts, moment, span, table
@@ -61,11 +62,18 @@ def pause(  # one parameter per option
     if until and for_:
         raise click.UsageError("give --until or --for, not both")
     end = SystemClock().now() + for_ if for_ else until
-    on_store(
-        url or ctx.obj, lambda app: app.pause(name, reason=reason, until=end, by=getpass.getuser())
-    )
+
+    async def operate(app: Holdfast) -> bool:
+        is_known = any(queue.name == name for queue in await app.queues())
+        is_known = is_known or any(name in worker.queues for worker in await app.workers())
+        await app.pause(name, reason=reason, until=end, by=getpass.getuser())
+        return is_known
+
+    text = f"queue {name} is paused"
+    if not on_store(url or ctx.obj, operate):
+        text = f"no job and no worker has used queue {name}; it is paused all the same"
     report = {"queue": name, "paused": True}
-    answer(report, as_json=as_json, show=lambda: click.echo(f"queue {name} is paused"))
+    answer(report, as_json=as_json, show=lambda: click.echo(text))
 
 
 @queues.command()

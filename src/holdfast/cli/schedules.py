@@ -12,7 +12,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.spans import SPAN
 from holdfast.cli.submit import tags_of
-from holdfast.cli.tables import facts, moment, table
+from holdfast.cli.tables import facts, moment_in, table
 from holdfast.tasks.schedule import MissedRuns
 from holdfast.tasks.schedule_values import ScheduleInfo
 
@@ -116,7 +116,7 @@ def change(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Change a dynamic schedule; given options of jobs replace all of them."""
+    """Change a dynamic schedule; options of its jobs that are given replace all the old ones."""
     wanted = _wanted(given)
     made = _on(
         ctx,
@@ -208,7 +208,7 @@ def _show_all(found: Sequence[ScheduleInfo]) -> None:
                 one.type,
                 one.expression,
                 one.tz,
-                moment(one.next_runs[0]) if one.next_runs else "-",
+                moment_in(one.tz, one.next_runs[0]) if one.next_runs else "-",
                 one.last_runs[0].state if one.last_runs else "-",
                 "paused" if one.paused else "running" if one.served else "no worker",
                 one.words,
@@ -228,9 +228,9 @@ def _show_one(schedule: ScheduleInfo) -> None:
             ("cron", f"{schedule.expression} ({schedule.words}, {schedule.tz})"),
             ("missed", schedule.missed),
             ("paused", "yes" if schedule.paused else "no"),
-            *(("next run", moment(instant)) for instant in schedule.next_runs),
+            *(("next run", moment_in(schedule.tz, instant)) for instant in schedule.next_runs),
             *(
-                ("last run", f"{moment(run.created_at)} {run.job_id} {run.state}")
+                ("last run", f"{moment_in(schedule.tz, run.created_at)} {run.job_id} {run.state}")
                 for run in schedule.last_runs
             ),
         ]

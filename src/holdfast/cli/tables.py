@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -53,6 +54,14 @@ def facts(pairs: Sequence[tuple[str, object]]) -> None:
 def moment(value: datetime | None) -> str:
     """Show a time as local time of day, with the date."""
     return value.astimezone().strftime("%Y-%m-%d %H:%M:%S") if value else "-"
+
+
+def moment_in(zone: str, value: datetime) -> str:
+    """Show a time in a zone, with the zone's short name."""
+    try:
+        return value.astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
+    except (ZoneInfoNotFoundError, ValueError):  # this machine does not know it
+        return value.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def span(value: timedelta | float | None) -> str:

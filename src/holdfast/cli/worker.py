@@ -67,7 +67,7 @@ log_format_option = click.option(
     default=None,
     help="Run them under a supervisor, which replaces a dead one and releases its jobs.  [on]",
 )
-@click.option("--burst", is_flag=True, help="Stop when no job is left.")
+@click.option("--burst", is_flag=True, help="Stop when no job is ready or running.")
 @click.option("--probe", metavar="HOST:PORT", help="Serve /live, /ready and /metrics there.")
 @click.option("--grace", metavar="SPAN", help="How long a stop waits for running jobs.  [30 s]")
 @app_options

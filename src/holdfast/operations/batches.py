@@ -31,7 +31,7 @@ from holdfast.model.results import (
 from holdfast.model.times import Moment, Span, parse_timestamp
 from holdfast.model.validation import MAX_KEY
 from holdfast.operations.changes import Changes, retry_decision
-from holdfast.operations.filters import JobFilter, job_search
+from holdfast.operations.filters import JobFilter, job_search, must_select_once
 from holdfast.operations.matching import find_matching
 from holdfast.store import Page
 
@@ -138,9 +138,7 @@ class BatchChanges(Changes):
 
     async def _selected(self, job_ids: Sequence[str] | None, wanted: JobFilter | None) -> list[str]:
         """Return the ids to change: those given, or of all jobs that match."""
-        if (job_ids is None) == (wanted is None):
-            message = "must be given, or filter, but not both"
-            raise ValidationError([Fault("job_ids", "CONFLICT", message)])
+        must_select_once(job_ids, wanted, "job_ids")
         if wanted is None:
             return list(job_ids or ())
         check_batch_filter(wanted)

@@ -27,7 +27,7 @@ from holdfast.operations import bulk_records as records
 from holdfast.operations.batches import check_batch_filter
 from holdfast.operations.bulk_pages import BulkPages, search_of
 from holdfast.operations.changes import priority_level, read_span
-from holdfast.operations.filters import JobFilter, job_search
+from holdfast.operations.filters import JobFilter, job_search, must_select_once
 from holdfast.operations.matching import predicate
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
@@ -230,9 +230,7 @@ def _options(action: BulkAction, given: BulkOptions) -> dict[str, object]:
 
 
 def _check_selection(wanted: JobFilter | None, ids: Sequence[str] | None) -> None:
-    if (ids is None) == (wanted is None):
-        message = "must be given, or filter, but not both"
-        raise ValidationError([Fault("ids", "CONFLICT", message)])
+    must_select_once(ids, wanted, "ids")
     if wanted is not None:
         if not isinstance(cast("object", wanted), Mapping):
             message = f"must be an object, got {shown(wanted)}"

@@ -9,10 +9,12 @@ import msgspec
 
 from holdfast.model.dependencies import end_on_retry
 from holdfast.model.job import TERMINAL, CancelRequest, DamagedJob, Job, State, read_extra
+from holdfast.model.queues import QueuePause
 from holdfast.model.times import format_timestamp
 from holdfast.model.versions import awaits_version
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.origins import JobSettings, job_settings
+from holdfast.operations.pauses import with_pauses
 from holdfast.operations.quarantine import failing
 from holdfast.operations.workers import is_led, workers
 from holdfast.store import LimitState, Store
@@ -211,7 +213,8 @@ async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, 
 async def _ready(store: Store, job: Job) -> Reason:
     for queue in await store.queues():
         if queue.name == job.queue and queue.paused:
-            return Cause.QUEUE_PAUSED, f"queue {job.queue!r} is paused", {"queue": job.queue}
+            (told,) = await with_pauses(store, [queue])
+            return _paused(job.queue, told.pause)
     present = await workers(store)
     able = [w for w in present if w.serves(job.queue, job.type)]
     if not able:
@@ -234,6 +237,17 @@ def _drained(able: list[WorkerInfo]) -> Reason:
         who = f"all {len(able)} workers that serve it drain, and so claim no jobs"
     message = f"{who}: start another, or undrain one: holdfast workers undrain {able[0].id}"
     return Cause.NO_WORKER, message, {"draining": [w.id for w in able]}
+
+
+def _paused(queue: str, pause: QueuePause | None) -> Reason:
+    message, details = f"queue {queue!r} is paused", dict[str, object](queue=queue)
+    if pause is not None:
+        by = f" by {pause.by}" if pause.by else ""
+        until = f" until {format_timestamp(pause.until)}" if pause.until else ""
+        reason = f": {pause.reason}" if pause.reason else ""
+        message += f"{by} since {format_timestamp(pause.at)}{until}{reason}"
+        details["pause"] = pause
+    return Cause.QUEUE_PAUSED, message, details
 
 
 def _no_worker(job: Job, present: list[WorkerInfo]) -> Reason:

@@ -80,6 +80,16 @@ class FailureFilter(TypedDict, total=False):
     pagination: Pagination
 
 
+def must_select_once(ids: object, wanted: object, field: str) -> None:
+    """ValidationError unless either ids or a filter say which jobs to change."""
+    if (ids is None) != (wanted is None):
+        return
+    both = "excludes filter: name jobs by id, or select them, but not both"
+    neither = "must be given, or filter: name jobs by id, or select them"
+    message = neither if ids is None else both
+    raise ValidationError([Fault(field, "CONFLICT", message)])
+
+
 def job_search(wanted: JobFilter) -> Search:
     """Check a job filter; ValidationError lists all its faults."""
     reader = _FilterReader(wanted, JobFilter)

@@ -379,7 +379,7 @@ def test_check_names_options_and_tasks_that_do_not_exist() -> None:
         " did you mean 'tests.contrib.shop.tasks.answer'?",
     } == texts
     with pytest.raises(InvalidTask, match="did you mean 'max_attempts'"):
-        backend._register(tasks.answer)
+        backend._register(tasks.answer)  # as a new task of this backend would be
 
 
 def test_check_asks_for_the_application() -> None:

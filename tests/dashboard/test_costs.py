@@ -6,6 +6,7 @@ The calls of the site fail when a request holds the loop for more than 50 ms.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from typing import TYPE_CHECKING
 
@@ -123,3 +124,17 @@ def test_secret_at_the_end_of_what_is_shown_stays_hidden(shift: int) -> None:
         assert size >= len(shown)
         assert "hunter" not in shown
         assert "hunter" not in Redaction().beginning(text[: size + 9000], size)
+
+
+async def test_payload_of_a_schedule_is_indented_while_its_form_takes_it(
+    site: Site, guest: Guest
+) -> None:
+    wide = functools.reduce(lambda inner, _: [inner], range(60), [[]] * 20_000)
+    for name, payload in (("deep", wide), ("flat", [1, 2])):
+        await site.app.schedules.create(name, "t", "0 0 * * *", payload=payload)
+
+    deep, flat = await guest.get("/schedules/deep"), await guest.get("/schedules/flat")
+
+    assert b"[[],[],[]," in deep.body
+    assert b"[\n  1,\n  2\n]" in flat.body
+    assert 300_000 > len(deep.body)

@@ -58,7 +58,10 @@ def form_of(schedule: ScheduleInfo) -> ScheduleForm:
 
 
 def _pretty(payload: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(payload), indent=2).decode()
+    """Return a payload for the form: indented, or in one line when the form would not take it."""
+    data = msgspec.json.encode(payload)
+    text = msgspec.json.format(data, indent=2)
+    return (text if len(text) <= MOST_PAYLOAD else data).decode()
 
 
 async def create(visit: Visit) -> ActionDone:

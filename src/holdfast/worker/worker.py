@@ -217,8 +217,7 @@ class Worker(Embedded):
     async def _claim(self, store: Store) -> int:
         """Claim for every group of types with free slots; return how many jobs were claimed."""
         claimed = 0
-        claims = self._slots.claims(self._settler.unwritten, self._in_order())
-        for queues, types, limit in claims:
+        for queues, types, limit in self._slots.claims(self._settler.unwritten, self._in_order()):
             sent = self._app.clock.monotonic()
             jobs = await store.claim(
                 Claim(
@@ -396,10 +395,6 @@ class Worker(Embedded):
 
 
 def delivery_worker(app: Holdfast, queues: Sequence[str], observer: Observer) -> Worker:
-    """Return a worker for webhooks: slow receivers take no slot of other jobs.
-
-    Each namespace has a queue. They come in any order: receivers of one of them that never answer
-    must not keep the deliveries of the others waiting.
-    """
+    """Return a worker for webhooks: queues take turns, because receivers of one may be silent."""
     fair = dict.fromkeys(queues, 1.0)
     return Worker(app, queues=fair, slots=50, maintenance=False, observer=observer)

@@ -154,6 +154,17 @@ async def test_views_read_no_more_than_they_declare(counted: tuple[Site, Counted
     assert {} == found
 
 
+async def test_page_of_a_deleted_job_disturbs_no_other_tab(site: Site) -> None:
+    job_id = await failed_job(site)
+    async with Stream(site, f"/jobs/{job_id}"), Stream(site, "/schedules") as other:
+        reply = await site.call("DELETE", f"/api/v1/jobs/{job_id}")
+
+        with pytest.raises(TimeoutError):
+            await other.next("away", seconds=3)
+
+    assert 200 == reply.status
+
+
 async def test_store_away_is_said_and_ends_by_itself(counted: tuple[Site, CountedStore]) -> None:
     site, store = counted
     await failed_job(site)

@@ -14,6 +14,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from holdfast.api.errors import error_body
 from holdfast.dashboard.rendering import stable
 from holdfast.dashboard.visits import ScreenRoute, Visit
 from holdfast.http.service import Service
@@ -76,6 +77,7 @@ class Topic:
         self.stable: dict[str, str] = {}
         self.refreshed: datetime | None = None
         self.stale = True
+        self.has_failed = False
 
     @property
     def job_id(self) -> str:
@@ -207,8 +209,23 @@ class Feed:
                 return
             self._left -= topic.screen.reads
             topic.refreshed = now
-            async with asyncio.timeout(PATIENCE):
-                topic.update(await self._show(topic.screen, topic.visit))
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    topic.update(await self._show(topic.screen, topic.visit))
+            except Exception as error:
+                if error_body(error)[0] == 503:
+                    raise
+                self._note_failure(topic, error)
+
+    def _note_failure(self, topic: Topic, error: Exception) -> None:
+        """Leave a page as it is that cannot be shown, such as that of a deleted job.
+
+        No other tab is concerned. An unexpected error is logged once for a topic.
+        """
+        topic.stale = False
+        if error_body(error)[0] == 500 and not topic.has_failed:
+            topic.has_failed = True
+            self._service.observer.emit("dashboard.failed", error=repr(error))
 
     def _is_due(self, topic: Topic, now: datetime, many: bool) -> bool:
         """Whether a topic is read again: one of many jobs only when its job has changed."""

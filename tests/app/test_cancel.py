@@ -144,8 +144,8 @@ async def test_dry_run_counts_and_changes_nothing(app: Holdfast) -> None:
 
 @pytest.mark.req("A-13", "A-3")
 async def test_ids_or_filter_must_be_given_but_not_both(app: Holdfast) -> None:
-    for given in ({}, {"job_ids": [], "filter": {}}):
-        with pytest.raises(ValidationError, match="not both"):
+    for given, message in (({}, "must be given"), ({"job_ids": [], "filter": {}}, "not both")):
+        with pytest.raises(ValidationError, match=message):
             await app.cancel_batch(**given)  # type: ignore[arg-type]
 
 

@@ -63,3 +63,13 @@ def test_name_tells_whether_a_supervisor_watches_over_a_worker() -> None:
 def test_locks_of_workers_over_http_differ_by_namespace() -> None:
     assert "worker/acme:" == remote_prefix("acme")
     assert not remote_prefix("acme").startswith(PREFIX)
+
+
+@pytest.mark.req("B-9")
+@pytest.mark.parametrize(("host", "expected"), [("web-1", False), ("", True)])
+def test_worker_over_http_has_no_host(host: str, expected: bool) -> None:
+    worker = WorkerInfo(
+        id="w", host=host, pid=1, queues=(), types=(), slots=1, running=0, started_at=NOW
+    )
+
+    assert expected is worker.is_remote

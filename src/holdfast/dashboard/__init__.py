@@ -10,7 +10,7 @@ try:
     from holdfast.http.api_keys import Role
     from holdfast.http.permissions import Caller
 except ModuleNotFoundError as error:
-    if error.name not in ("starlette", "jinja2", "uvicorn", "httptools"):
+    if error.name not in ("starlette", "jinja2", "markupsafe", "uvicorn", "httptools"):
         raise
     raise MissingExtraError("server", error.name) from None
 

@@ -11,7 +11,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from bench.operator.place import STORES, Filled, Wish, filled
+from bench.operator.place import Filled, Wish, filled_stores
 from tests.dashboard.visitor import Guest, dashboard_site
 
 if TYPE_CHECKING:
@@ -26,10 +26,8 @@ async def main(
 ) -> None:
     """Fill each store and time its pages."""
     wish = Wish(effort, folder, keep, seconds)
-    for name in [store] if store else STORES:
-        async with filled(name, wish) as week:
-            if week is not None:
-                await _measure(name, week, wish.size[0], effort.pick(40, 20, 2))
+    async for name, week in filled_stores(store, wish):
+        await _measure(name, week, wish.size[0], effort.pick(40, 20, 2))
 
 
 async def _measure(store: str, week: Filled, count: int, times: int) -> None:

@@ -63,8 +63,16 @@ class Wish:
         return self.effort.pick((1_000_000, 168), (50_000, 168), (200, 4))
 
 
+async def filled_stores(only: str, wish: Wish) -> AsyncIterator[tuple[str, Filled]]:
+    """Yield each store, or only one, in turn; without those for which the time was too short."""
+    for name in [only] if only else STORES:
+        async with _filled(name, wish) as week:
+            if week is not None:
+                yield name, week
+
+
 @asynccontextmanager
-async def filled(name: str, wish: Wish) -> AsyncIterator[Filled | None]:
+async def _filled(name: str, wish: Wish) -> AsyncIterator[Filled | None]:
     """Yield the filled store; None when the time was too short to complete it."""
     with _folder(name, wish) as here, _served(name, here, kept=wish.keep is not None) as url:
         note = here / "made.json"

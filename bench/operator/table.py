@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from bench.effort import Effort
-from bench.operator.place import STORES, Filled, Wish, filled
+from bench.operator.place import Filled, Wish, filled_stores
 from bench.operator.week import CODES
 from holdfast.model.policy import HOUR
 
@@ -22,10 +22,8 @@ async def main(
 ) -> None:
     """Fill each store and print what each read takes."""
     wish = Wish(effort, folder, keep, seconds)
-    for name in [store] if store else STORES:
-        async with filled(name, wish) as week:
-            if week is not None:
-                await measure(name, week, jobs=wish.size[0], times=effort.pick(15, 5, 1))
+    async for name, week in filled_stores(store, wish):
+        await measure(name, week, jobs=wish.size[0], times=effort.pick(15, 5, 1))
 
 
 async def measure(name: str, week: Filled, *, jobs: int, times: int) -> None:

@@ -20,6 +20,7 @@ from holdfast.model.submission import BULLMQ_NAME_RULE, TYPE_RULE
 from holdfast.model.times import Span, parse_duration, shown
 from holdfast.operations.quarantine import set_aside
 from holdfast.store import LimitRule, Record, RecordWrite, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 from holdfast.store.namespaces import DIVIDER
 from holdfast.store.tenants import TenantStore
@@ -152,12 +153,7 @@ async def _state(store: Store, scope: str, rule: LimitRule) -> LimitInfo:
 
 
 async def _rules(store: Store, kind: str) -> dict[str, LimitRule]:
-    found: dict[str, LimitRule] = {}
-    after = ""
-    while page := await store.browse(kind, after=after):
-        found |= readable(page, _decoded)
-        after = page[-1].key
-    return found
+    return dict(readable(await every_record(store, kind), _decoded))
 
 
 async def _keep(store: Store, kind: str, scope: str, rule: LimitRule) -> None:

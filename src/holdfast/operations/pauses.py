@@ -15,6 +15,7 @@ from holdfast.model.reserved import QUEUE_PAUSES
 from holdfast.model.times import Moment, format_timestamp, parse_timestamp
 from holdfast.operations.quarantine import set_aside
 from holdfast.store import QueueInfo, Record, RecordWrite, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import readable
 
 LONGEST_REASON = 500
@@ -61,13 +62,11 @@ async def with_pauses(store: Store, queues: Iterable[QueueInfo]) -> list[QueueIn
 async def end_pauses(store: Store) -> list[str]:
     """Resume the queues whose pauses have ended; return their names."""
     ended: list[str] = []
-    after, now = "", store.now()
-    while page := await store.browse(QUEUE_PAUSES, after=after):
-        for record in page:
-            for queue, each in readable([record], _decoded):
-                if each.until is not None and each.until <= now and await _ended(store, record):
-                    ended.append(queue)
-        after = page[-1].key
+    now = store.now()
+    for record in await every_record(store, QUEUE_PAUSES):
+        for queue, each in readable([record], _decoded):
+            if each.until is not None and each.until <= now and await _ended(store, record):
+                ended.append(queue)
     return ended
 
 

@@ -20,6 +20,7 @@ from holdfast.model.policy import MEBIBYTE
 from holdfast.model.reserved import CRONS, EDITS, PAUSES, SCHEDULES
 from holdfast.operations.declarations import contents
 from holdfast.store import Record, RecordWrite, Store
+from holdfast.store.browsing import every_record
 from holdfast.store.damage import described, readable
 from holdfast.tasks.plans import MOST_PLANS, Plan, with_plan
 from holdfast.tasks.schedule import CronEntry
@@ -46,26 +47,19 @@ async def stored(
     ``damaged`` receives the names of those that cannot be read, and why.
     """
     found: dict[str, T] = {}
-    after = ""
-    while page := await store.browse(KINDS[kind], after=after):
-        for record in page:
-            try:
-                found[record.key] = _decoded(record, kind)
-            except ValueError as error:  # whatever a foreign writer wrote: the others are read
-                if damaged is not None:
-                    damaged[record.key] = described(error)
-        after = page[-1].key
+    for record in await every_record(store, KINDS[kind]):
+        try:
+            found[record.key] = _decoded(record, kind)
+        except ValueError as error:  # whatever a foreign writer wrote: the others are read
+            if damaged is not None:
+                damaged[record.key] = described(error)
     return found
 
 
 async def declared_crons(store: Store) -> dict[str, PublishedCron]:
     """Return the schedules of the code that workers published, by name."""
-    found: dict[str, PublishedCron] = {}
-    after = ""
-    while page := await store.browse(CRONS, after=after):
-        found |= readable(page, lambda record: (record.key, declared_cron(record)))
-        after = page[-1].key
-    return found
+    records = await every_record(store, CRONS)
+    return dict(readable(records, lambda record: (record.key, declared_cron(record))))
 
 
 def declared_cron(record: Record) -> PublishedCron:
@@ -110,12 +104,9 @@ async def code(store: Store, name: str) -> PublishedCron | None:
 
 async def check_room(store: Store, name: str, schedule: StoredSchedule) -> None:
     """QuotaError when a namespace would have too many dynamic schedules, or too large ones."""
-    count, size, after = 1, len(msgspec.json.encode(schedule)), ""
-    while page := await store.browse(SCHEDULES, after=after):
-        others = [record for record in page if record.key != name]
-        count += len(others)
-        size += sum(len(record.data) for record in others)
-        after = page[-1].key
+    others = [each for each in await every_record(store, SCHEDULES) if each.key != name]
+    count = 1 + len(others)
+    size = len(msgspec.json.encode(schedule)) + sum(len(record.data) for record in others)
     if count > MOST_SCHEDULES:
         raise QuotaError("schedules of this namespace", current=count - 1, maximum=MOST_SCHEDULES)
     if size > MOST_BYTES:

@@ -220,13 +220,13 @@ async def test_paused_queue_is_named(app: Holdfast) -> None:
     job_id = (await app.submit("x")).job_id
     until = "2026-01-02T00:00:00Z"
     await app.pause("default", reason="the mail server moves", until=until, by="Ada")
-    told = await app.explain(job_id)
+    found = await app.explain(job_id)
     await app.pause("default")
     plain = await app.explain(job_id)
 
     paused, since = "queue 'default' is paused", "since 2026-01-01T00:00:00Z"
-    assert Cause.QUEUE_PAUSED is told.cause
-    assert f"{paused} by Ada {since} until {until}: the mail server moves" == told.message
+    assert Cause.QUEUE_PAUSED is found.cause
+    assert f"{paused} by Ada {since} until {until}: the mail server moves" == found.message
     assert f"{paused} {since}" == plain.message
 
 

@@ -53,10 +53,10 @@ async def test_key_of_a_namespace_learns_that_maintenance_is_led_but_not_by_whom
     await app.store.lock(LEADERSHIP, "worker-of-the-host", TERM)
     await asyncio.sleep(0.01)  # the job is due
 
-    told = await mine.get(f"/jobs/{job_id}/explain")
+    explained = await mine.get(f"/jobs/{job_id}/explain")
 
-    assert told["message"].endswith("it will be made ready shortly")
-    assert "worker-of-the-host" not in str(told)
+    assert explained["message"].endswith("it will be made ready shortly")
+    assert "worker-of-the-host" not in str(explained)
 
 
 @pytest.mark.req("A-20")

@@ -169,7 +169,7 @@ def drawing(
 ) -> Markup:
     """Return the drawing; a list beside it says the same to those who do not see it.
 
-    ``labels`` tell nodes of one job apart.
+    ``labels`` distinguish nodes of one job.
     """
     edges = Markup("").join(_edge(each) for each in made.edges)
     nodes = Markup("").join(

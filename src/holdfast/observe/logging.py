@@ -119,8 +119,8 @@ class LogObserver:
         level = _LEVEL_OF.get(event, logging.INFO)
         if LOGGER.isEnabledFor(level):
             masked = self._redaction.fields(fields)
-            told = EventText(event, masked)
-            LOGGER.log(level, "%s", told, extra={"event": event, "fields": masked})
+            text = EventText(event, masked)
+            LOGGER.log(level, "%s", text, extra={"event": event, "fields": masked})
 
 
 class EventText:
@@ -131,7 +131,7 @@ class EventText:
         self._fields = fields
 
     def __str__(self) -> str:
-        return _told(_MESSAGES.get(self._event, self._event.replace(".", " ")), self._fields)
+        return _line_of(_MESSAGES.get(self._event, self._event.replace(".", " ")), self._fields)
 
 
 def configure(level: str = "info", style: str = "text", stream: TextIO | None = None) -> None:
@@ -174,7 +174,7 @@ class LogWriter(logging.Formatter):
         event, fields = _event_of(record)
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         message = _MESSAGES.get(event, event.replace(".", " ")) if _is_event(record) else event
-        return _told(f"{when} {self._coloured(record)} {message}", fields)
+        return _line_of(f"{when} {self._coloured(record)} {message}", fields)
 
     def _coloured(self, record: logging.LogRecord) -> str:
         name = f"{record.levelname:7}"
@@ -199,7 +199,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def _told(line: str, fields: Mapping[str, object]) -> str:
+def _line_of(line: str, fields: Mapping[str, object]) -> str:
     """Return a line with the details of an event behind it, and a stack trace below it."""
     details = " ".join([*_job_details(fields), *_other_details(fields)])
     frames = str(fields.get(_TRACE) or "").splitlines()

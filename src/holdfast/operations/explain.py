@@ -213,8 +213,8 @@ async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, 
 async def _ready(store: Store, job: Job) -> Reason:
     for queue in await store.queues():
         if queue.name == job.queue and queue.paused:
-            (told,) = await with_pauses(store, [queue])
-            return _paused(job.queue, told.pause)
+            (paused,) = await with_pauses(store, [queue])
+            return _paused(job.queue, paused.pause)
     present = await workers(store)
     able = [w for w in present if w.serves(job.queue, job.type)]
     if not able:

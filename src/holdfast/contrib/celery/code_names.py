@@ -1,4 +1,4 @@
-"""What names in code written for Celery stand for, as far as the code itself tells."""
+"""What names in code written for Celery stand for, as far as the code itself shows."""
 
 from __future__ import annotations
 

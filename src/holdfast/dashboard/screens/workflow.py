@@ -54,7 +54,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     each: bool
     """Whether every job has a node of its own."""
     labels: Mapping[str, str]
-    """What tells those nodes apart: the beginning of the id, and a tag that differs."""
+    """What distinguishes those nodes: the beginning of the id, and a tag that differs."""
     can_show_each: bool
     opened: GraphNode | None
     jobs: tuple[JobStatus, ...]
